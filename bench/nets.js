@@ -5,7 +5,11 @@ import { written } from './model-sources.js'
 import { cnn, mlp } from './nets/classifiers.js'
 import { decoder } from './nets/decoder.js'
 import { detector } from './nets/detector.js'
+import { bert, vit } from './nets/encoders.js'
+import { inceptionV2, inceptionV4 } from './nets/inception.js'
+import { mobileNetV2, mobileNetV3, shuffleNet, ssd } from './nets/mobile.js'
 import { recogniser } from './nets/recogniser.js'
+import { convNext, denseNet, regNet, uNet } from './nets/residual.js'
 import { speechEncoder } from './nets/speech-encoder.js'
 
 /** @import { Graph } from 'dgx-spark' */
@@ -21,11 +25,12 @@ import { speechEncoder } from './nets/speech-encoder.js'
  *   size, then one of each other
  * @property {{ count: number, seed: number, nets: Record<string, Record<string, Range>> }} many
  * @property {{ file: string, first: number, steps: number }} growing a decoder of the shared data and its first token
+ * @property {{ net: string, size: Size }[]} zoo nets at one size each, whose symbols the size names
  * @property {{ models: string[], heavy: string[] }} start names of modelSources; heavy: over 50 MB of weights
  */
 
 /** @type {Nets} */
-export const { nets, changing, many, growing, start } = JSON.parse(
+export const { nets, changing, many, growing, zoo, start } = JSON.parse(
   readFileSync(new URL('nets.json', import.meta.url), 'utf8'),
 )
 
@@ -36,6 +41,18 @@ const builders = /** @type {Record<string, (seed: number, sizes: any) => Graph>}
   decoder,
   mlp,
   cnn,
+  mobileNetV2,
+  mobileNetV3,
+  shuffleNet,
+  ssd,
+  inceptionV2,
+  inceptionV4,
+  regNet,
+  denseNet,
+  convNext,
+  uNet,
+  vit,
+  bert,
 })
 
 /** The graph of a net. @param {string} name */

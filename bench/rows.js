@@ -4,6 +4,7 @@ import { blocks } from './rows/blocks.js'
 import { casts } from './rows/casts.js'
 import { compile } from './rows/compile.js'
 import { conv } from './rows/conv.js'
+import { devices } from './rows/devices.js'
 import { dora } from './rows/dora.js'
 import { doraLayer } from './rows/dora-layer.js'
 import { expertRows } from './rows/experts.js'
@@ -13,10 +14,12 @@ import { gemm } from './rows/gemm.js'
 import { gemv } from './rows/gemv.js'
 import { growingPast } from './rows/growing-past.js'
 import { linear } from './rows/linear.js'
+import { links } from './rows/links.js'
 import { manySizesRows } from './rows/many-sizes.js'
 import { models } from './rows/models.js'
 import { norm } from './rows/norm.js'
 import { paged } from './rows/paged.js'
+import { placement } from './rows/placement.js'
 import { products } from './rows/products.js'
 import { sampling } from './rows/sampling.js'
 import { simulation } from './rows/simulation.js'
@@ -27,6 +30,7 @@ import { text } from './rows/text.js'
 import { threads } from './rows/threads.js'
 import { training } from './rows/training.js'
 import { trainingStep } from './rows/training-step.js'
+import { zooRows } from './rows/zoo.js'
 
 /** @import { Kernels } from 'dgx-spark/kernels' */
 /** @import { Case } from './harness.js' */
@@ -46,6 +50,7 @@ const families = {
   casts: { rows: casts, targets: ['cpu', 'cuda'] },
   'single-thread': { rows: singleThread, targets: ['cpu'] },
   linear: { rows: linear },
+  links: { rows: links, named: ['cpu', 'cuda'] },
   blocks: { rows: blocks },
   experts: { rows: expertRows },
   frames: { rows: framesRows },
@@ -62,14 +67,17 @@ const families = {
   sizes: { rows: sizes, targets: ['cpu'] },
   'growing-past': { rows: growingPast, targets: ['cpu'] },
   'many-sizes': { rows: manySizesRows, targets: ['cpu'] },
+  devices: { rows: devices },
   start: { rows: start, targets: ['cpu'] },
   threads: { rows: threads, targets: ['cpu'] },
+  placement: { rows: placement },
   simulation: { rows: simulation, targets: ['cpu', 'cuda'] },
   training: { rows: training },
   'training-step': { rows: trainingStep, targets: ['cpu', 'cuda'] },
   sampling: { rows: sampling },
   text: { rows: text, targets: ['cuda'], named: ['cpu'] },
   models: { rows: models, targets: ['cpu'] },
+  zoo: { rows: zooRows, targets: ['cpu'], named: ['cuda'] },
   compile: { rows: compile, targets: ['cpu'] },
 }
 

@@ -111,9 +111,6 @@ const cpu = [
     goal: '>= 97 %',
     of: 'worst',
     rows: { name: 'time in kernels' },
-    limit:
-      'a run of 1 ms spends 35 to 50 µs on the way to another thread and back, longer ones with weights that fill the caches 70 to 120 µs, most of it Node.js with cold caches on both sides: 95 to 96 % of 1 ms, 96 to 97 % of 2.5 ms, 97 to 98 % from 4 ms on',
-    next: 'a thread of our own in place of that of Node.js that watches for the next run: a prototype saved 10 to 20 µs where this came within 0.1 ms',
   },
   {
     name: 'growing past over onnxruntime-node: 200 plain runs of stories260K, one thread',

@@ -128,7 +128,7 @@ export type {
   WeightLayout,
   WeightMemory,
 } from './weights/weight.js'
-export type { BlockWeightFormat, GgufWeightFormat } from './weights/formats.js'
+export type { BlockWeightFormat, GgufWeightFormat, GroupWeightFormat } from './weights/formats.js'
 export type { NVFP4Recipe } from './precision/kernel-args.js'
 
 // models
@@ -192,6 +192,7 @@ export type {
   ModelBackendChoice,
   ModelStats,
 } from './model/engine.js'
+export type { PlanCommunicator } from './kernels/collective-args.js'
 export type { Feed, Feeds } from './model/feeds.js'
 export { type WriteOnnxOptions, writeOnnx } from './io/onnx/save.js'
 
@@ -302,6 +303,7 @@ export type {
   TrainingEvent,
   TrainingPrecision,
 } from './training/options.js'
+export type { GradientExchange } from './training/shared-gradients.js'
 export { type ReportOptions, reportPage, writeReport } from './training/report.js'
 export type { PlateauSchedule, ScheduleOptions, SteppedSchedule } from './training/schedules.js'
 export { splitDataset } from './training/split.js'

@@ -1,10 +1,13 @@
 // native.ts: the contract with the addon, and the only place where a .node file is loaded.
 import { addonFile } from './core/addon-file.js'
+import type { CollectiveAddon, CommunicatorHandle } from './core/collective-addon.js'
 import { type CpuIsa, getConfig } from './core/config.js'
 import { SparkError } from './core/errors.js'
 import { debug, warnOnce } from './core/log.js'
 import type { SamplerRow } from './core/sampler-row.js'
 import { makeUntransferable } from './core/untransferable.js'
+
+export type { CommunicatorHandle } from './core/collective-addon.js'
 
 /** Memory owned by native code; only the addon can look inside. */
 export type MemoryHandle = object & { readonly memoryHandle: never }
@@ -162,8 +165,8 @@ export interface NvmlSample {
   unavailable: Record<string, string>
 }
 
-/** Everything the addon exports, in the order of native/addon.cc. */
-export interface Addon {
+/** Everything the addon exports, in the order of native/addon.cc; communicators are in core/collective-addon.ts. */
+export interface Addon extends CollectiveAddon {
   /** Hands over what the addon calls. Called once by the loader. */
   initialize(errorClass: typeof SparkError, makeUntransferable: (buffer: ArrayBuffer) => void): void
 
@@ -221,7 +224,7 @@ export interface Addon {
   kernelNames(): Record<'operations' | 'unary' | 'binary', string[]>
   /** Opens a CUDA device and loads its kernels, which can take hundreds of ms; must come before runCuda. */
   openDevice(ordinal: number): Promise<void>
-  /** The kinds of memory that plans use on a CUDA device that is open; measured once in a process where it has a choice. */
+  /** Kinds of memory that plans use on an open CUDA device; measured once in a process where there is a choice. */
   measureMemory(ordinal: number): Promise<MemoryChoice>
   /** Bytes that are free on a CUDA device that is open. */
   deviceFreeBytes(ordinal: number): number
@@ -236,10 +239,7 @@ export interface Addon {
   allowFp4(ordinal: number, own: boolean, cublaslt: boolean): void
   /** Performs an operation of lib/kernels/kernels.ts on the CPU before it returns. */
   run(op: string, args: object): void
-  /**
-   * The same off the JavaScript thread. Operands that could be transferred meanwhile are copied, and outputs copied back:
-   * ERR_DISPOSED when one of them has been. With `owned` none is copied: nobody else can reach them.
-   */
+  /** The same off the JavaScript thread. What could be transferred meanwhile is copied; not so operands that are `owned`. */
   runAsync(op: string, args: object, owned?: boolean): Promise<void>
   /** Makes sure that the memory of an array can no longer be transferred, so that kernels use it where it is. */
   hold(array: ArrayBufferView): void
@@ -262,8 +262,9 @@ export interface Addon {
   // plans
   /**
    * Binds the operands of all steps once, on a CUDA device or else on the CPU; they are held, and kept alive until the
-   * plan is disposed. `memory`: what a device does not copy at each run. Unless `graphs` is false it captures the second
-   * run as a CUDA graph and replays that then. `threads`: at most so many on the CPU. Default: as {@link Addon.setThreads} says.
+   * plan is disposed. `memory`: what a device does not copy at each run. Unless `graphs` is false it captures the second run as a
+   * CUDA graph and replays that then. On the CPU: at most so many `threads`, by default as {@link Addon.setThreads} says, and the
+   * `communicator` that steps call.
    */
   planCreate(
     steps: readonly { readonly op: string; readonly args: object }[],
@@ -271,12 +272,14 @@ export interface Addon {
     memory?: PlanMemory,
     graphs?: boolean,
     threads?: number,
+    communicator?: CommunicatorHandle,
   ): PlanHandle
   /** Reads steps of the CPU before their sizes are known: see `StepBlueprint` in kernels.ts. `threads` as in planCreate. */
   blueprintCreate(
     steps: readonly { readonly op: string; readonly args: object }[],
     regions: readonly object[],
     threads?: number,
+    communicator?: CommunicatorHandle,
   ): BlueprintHandle
   /** A plan of these steps for some sizes: the given one, of other sizes, bound to these, or else a new one. */
   blueprintBind(
@@ -298,7 +301,7 @@ export interface Addon {
   /** Ends repeated runs after the one in progress. */
   planStop(handle: PlanHandle): void
   /** As {@link Addon.planRun} on the CPU, and takes the time of each step. ERR_UNSUPPORTED on a device. */
-  planProfile(handle: PlanHandle): Promise<void>
+  planProfile(handle: PlanHandle, brief?: boolean): Promise<void> | undefined
   /** Milliseconds of each step of the last {@link Addon.planProfile}. */
   planStepTimes(handle: PlanHandle): Float64Array
   /** Milliseconds of the last run on a device, by its events; null before the first one behind the first call, and on the CPU. */

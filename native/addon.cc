@@ -2,6 +2,7 @@
 #include <napi.h>
 
 #include "napi/blueprint.h"
+#include "napi/collective.h"
 #include "napi/env.h"
 #include "napi/error.h"
 #include "napi/hardware.h"
@@ -83,6 +84,16 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<plan_device_ms>(exports, "planDeviceMs");
   add<plan_problem>(exports, "planProblem");
   add<plan_dispose>(exports, "planDispose");
+
+  // collective
+  add<communicator_local>(exports, "communicatorLocal");
+  add<communicator_mpi>(exports, "communicatorMpi");
+  add<nccl_secret>(exports, "ncclSecret");
+  add<communicator_nccl>(exports, "communicatorNccl");
+  add<communicator_delegate>(exports, "communicatorDelegate");
+  add<communicator_summed>(exports, "communicatorSummed");
+  add<communicator_call>(exports, "communicatorCall");
+  add<communicator_abort>(exports, "communicatorAbort");
 
   // text
   add<sample_tokens>(exports, "sampleTokens");

@@ -21,4 +21,5 @@ function copy(file, done) {
 }
 
 const done = new Set()
-for (const entry of ['index.d.ts', 'kernels/index.d.ts']) copy(path.join(dist, entry), done)
+for (const entry of ['index.d.ts', 'kernels/index.d.ts', 'cluster/index.d.ts'])
+  copy(path.join(dist, entry), done)

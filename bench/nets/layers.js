@@ -8,7 +8,7 @@ import { heNormal } from '../../test/fixtures/values/random.js'
 export const int64 = values => Tensor.from(BigInt64Array.from(values, BigInt), { shape: [values.length] })
 
 /** @param {number} value */
-const scalar = value => Tensor.from(BigInt64Array.of(BigInt(value)), { shape: [] })
+export const scalar = value => Tensor.from(BigInt64Array.of(BigInt(value)), { shape: [] })
 
 /** A graph that grows by layers. Weights are He-normal; biases of convolutions are random, others 0. */
 export class Layers {
@@ -45,15 +45,16 @@ export class Layers {
   }
 
   /**
-   * A convolution with bias; its padding keeps the size where the stride is 1.
+   * A convolution, by default with bias; its padding keeps the size where the stride is 1.
    * @param {string} x @param {number} from @param {number} to channels
-   * @param {{ kernel?: number[], strides?: number[], pads?: number[] }} [options]
+   * @param {{ kernel?: number[], strides?: number[], pads?: number[], group?: number, bias?: boolean }} [options]
    */
-  conv(x, from, to, { kernel = [3, 3], strides = kernel.map(() => 1), pads } = {}) {
+  conv(x, from, to, { kernel = [3, 3], strides = kernel.map(() => 1), pads, group = 1, bias = true } = {}) {
     const around = pads ?? [...kernel, ...kernel].map(size => Math.floor(size / 2))
-    const fanIn = kernel.reduce((a, b) => a * b, from)
-    const inputs = [x, this.weight([to, from, ...kernel], fanIn), this.weight([to], 8)]
-    return this.add('Conv', inputs, { kernel_shape: kernel, strides, pads: around })
+    const fanIn = kernel.reduce((a, b) => a * b, from / group)
+    const inputs = [x, this.weight([to, from / group, ...kernel], fanIn)]
+    if (bias) inputs.push(this.weight([to], 8))
+    return this.add('Conv', inputs, { kernel_shape: kernel, strides, pads: around, group })
   }
 
   /** @param {string} x @param {number} from @param {number} to */

@@ -13,7 +13,7 @@ import { Operands } from '../operands.js'
 /** @import { Graph } from '#lib/graph/graph.js' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
-/** @import { ModelFile, Source } from '../model-sources.js' */
+/** @import { ModelFile } from '../model-sources.js' */
 
 /** @typedef {(row: { name: string, shape: string, dtype: string }) => boolean} Wanted whether a row is */
 /** @typedef {Record<string, Tensor<ElementType>>} Feeds */
@@ -39,23 +39,27 @@ export async function* models(kernels, peer, wanted) {
     const dtypes = own.filter(dtype => wanted({ name, shape: source.name, dtype }))
     if (dtypes.length === 0) continue
     const opened = await source.open()
-    for (const dtype of dtypes) yield* row(kernels, peer, source, opened, dtype)
+    for (const dtype of dtypes)
+      yield* modelRow(kernels, peer, { name, shape: source.name, dtype }, opened, randomFeeds)
     await opened.dispose()
   }
 }
 
-/** @param {Kernels} kernels @param {Peer | null} peer @param {Source} source @param {ModelFile} opened @param {string} dtype @returns {AsyncGenerator<Case>} */
-async function* row(kernels, peer, source, { file }, dtype) {
+/**
+ * The row of a model.
+ * @param {Kernels} kernels @param {Peer | null} peer @param {{ name: string, shape: string, dtype: string }} row
+ * @param {ModelFile} opened @param {(model: Model) => Feeds} feedsOf @returns {AsyncGenerator<Case>}
+ */
+export async function* modelRow(kernels, peer, row, { file }, feedsOf) {
+  const { dtype } = row
   const precision = dtype === 'bf16' ? 'bf16' : 'fp32'
   const model = await Model.load(file, { backend: kernels.backend, precision })
-  const feeds = randomFeeds(model)
+  const feeds = feedsOf(model)
   const beside = await peer?.model(file, feeds)
   const runner =
     kernels.backend === 'cuda' ? await boundOnDevice(kernels, model, feeds) : asCalled(model, feeds)
   yield {
-    name,
-    shape: source.name,
-    dtype,
+    ...row,
     flops: flopsOf(model, feeds),
     run: runner.run,
     check: async () => {

@@ -80,9 +80,9 @@ async function profiled(model, feeds) {
   const addon = requireAddon()
   const { planProfile, planStepTimes } = addon
   let [wall, steps] = [0, 0]
-  addon.planProfile = async plan => {
+  addon.planProfile = async (plan, brief) => {
     const start = performance.now()
-    await planProfile(plan)
+    await planProfile(plan, brief)
     wall += performance.now() - start
     steps += planStepTimes(plan).reduce((sum, time) => sum + time, 0)
   }

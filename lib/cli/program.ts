@@ -115,6 +115,32 @@ const commands: Readonly<Record<string, Entry>> = {
     description: 'store the matrices of an ONNX model in NVFP4 or FP8',
     load: async () => (await import('./quantize.js')).addQuantize,
   },
+  up: {
+    usage: '[options]',
+    description: 'run this machine as a node of a cluster, which it begins or joins the first time',
+    load: async () => (await import('./cluster/up.js')).addUp,
+  },
+  node: {
+    usage: '[options]',
+    description: 'show who this machine is in its cluster, and the devices that it has seen',
+    load: async () => (await import('./cluster/node.js')).addNode,
+  },
+  links: {
+    usage: '[options]',
+    description: 'show how fast and how good the links to the other nodes of the cluster are',
+    load: async () => (await import('./cluster/links.js')).addLinks,
+  },
+  place: {
+    usage: '[options] [model]',
+    description:
+      'put the layers of a model on the devices of several machines; show stage times and what would help',
+    load: async () => (await import('./cluster/place.js')).addPlace,
+  },
+  service: {
+    usage: '',
+    description: 'install or remove the systemd unit that keeps a node of a cluster running',
+    load: async () => (await import('./cluster/service.js')).addService,
+  },
   simulate: {
     usage: '[options]',
     description: 'run driving scenarios with an algorithm, or compare two of them; write a page of it',
@@ -124,6 +150,21 @@ const commands: Readonly<Record<string, Entry>> = {
     usage: '[options] <name>',
     description: 'write a driving model of openpilot with random weights, for tests and benchmarks',
     load: async () => (await import('./openpilot-model.js')).addOpenpilotModel,
+  },
+  invite: {
+    usage: '[options]',
+    description: 'print a code with which another machine joins the cluster of this node',
+    load: async () => (await import('./cluster/invite.js')).addInvite,
+  },
+  token: {
+    usage: '',
+    description: 'make, revoke and list tokens: what a tenant may do on the GPUs of the cluster',
+    load: async () => (await import('./cluster/token.js')).addToken,
+  },
+  audit: {
+    usage: '',
+    description: 'verify or show the audit log of a node',
+    load: async () => (await import('./cluster/audit.js')).addAudit,
   },
   adapter: {
     usage: '',

@@ -1,11 +1,14 @@
 import type { Command } from 'commander'
+import type { NamedStage } from '../cluster/own-models.js'
 import { type Precision, parsePrecision, precisions } from '../core/config.js'
 import { didYouMean } from '../core/did-you-mean.js'
 import { SparkError } from '../core/errors.js'
 import type { OutputDifference } from '../diagnostics/compare.js'
+import type { Graph } from '../graph/graph.js'
 import { type ModelBackend, modelBackends } from '../model/engine.js'
 import { Model } from '../model/model.js'
 import type { ModelOutput } from '../model/results.js'
+import { type NodeFlags, nodeOptions, openOnNodes } from './cluster/run-on-nodes.js'
 import { choice, UsageError, withExamples } from './command.js'
 import { type FileOptions, feedsFor, fileFeeds, parseInput, type Tensors } from './feeds.js'
 import { integerFrom, numberFrom, pathFrom } from './numbers.js'
@@ -27,7 +30,7 @@ interface EngineFlags {
   precision?: Precision
 }
 
-interface RunFlags extends EngineFlags, SizeOptions, FileOptions {
+interface RunFlags extends EngineFlags, SizeOptions, FileOptions, NodeFlags {
   seed: number
   runs: number
   output?: string
@@ -48,6 +51,7 @@ interface Ran {
   readonly latency: Latency
   readonly files: readonly string[]
   readonly differences: readonly OutputDifference[] | undefined
+  readonly stages: readonly NamedStage[] | undefined
 }
 
 /** `dgx-spark run`: runs a model, prints its outputs and how long it took, saves and compares them. */
@@ -74,13 +78,15 @@ export function addRun(command: Command): void {
     )
     .option('--tolerance <error>', 'exit with 1 when a relative error of --compare is larger', numberFrom(0))
     .option('--json', 'print one JSON document, with all values')
-    .action(run)
+  for (const option of nodeOptions()) command.addOption(option)
+  command.action(run)
   withExamples(
     command,
     'dgx-spark run model.onnx --precision bf16 --compare fp32',
     'dgx-spark run model.onnx --input image=photo.npy --output scores.npy',
     'dgx-spark run model.onnx --size batch=4 --backend cpu --compare onnxruntime',
     'dgx-spark run model.onnx --shape image=1,3,320,320 --runs 100',
+    'dgx-spark run model.onnx --cluster --nodes 2 --compare cpu',
   )
 }
 
@@ -89,38 +95,49 @@ async function run(file: string, flags: RunFlags): Promise<void> {
   if (flags.tolerance !== undefined && !reference) throw new UsageError('--tolerance needs --compare')
   const { backend, precision } = flags
   const engine = { ...(backend && { backend }), ...(precision && { precision }) }
-  const model = await Model.load(file, engine)
+  const onNodes = flags.cluster ? await openOnNodes(file, flags, engine) : undefined
+  const model = await Model.load(file, engine).catch(async error => {
+    await onNodes?.close()
+    throw error
+  })
   try {
     if (flags.output !== undefined) expectTarget(flags.output, file, model.outputs.length)
     const feeds = feedsFor(model, await fileFeeds(model, flags), flags, flags.seed)
-    const timed = await timedRuns(model, feeds, flags)
+    const timed = await timedRuns(
+      model.graph,
+      onNodes ?? { run: feeds => model.run<ModelOutput>(feeds) },
+      feeds,
+      flags,
+    )
     const files = flags.output === undefined ? [] : await saveOutputs(timed.outputs, flags.output)
     const differences = reference && (await differencesTo(reference, file, engine, feeds, timed.outputs))
-    const ran: Ran = { ...timed, files, differences }
+    const ran: Ran = { ...timed, files, differences, stages: onNodes?.stages }
     if (flags.json) printJson(document(model, ran))
     else report(model, ran, flags)
     const { tolerance = Number.POSITIVE_INFINITY } = flags
     if (differences?.some(({ relativeError }) => !(relativeError <= tolerance))) process.exitCode = 1
   } finally {
     model.dispose()
+    await onNodes?.close()
   }
 }
 
 async function timedRuns(
-  model: Model,
+  graph: Graph,
+  model: { run(feeds: Tensors): Promise<Outputs> },
   feeds: Tensors,
   flags: RunFlags,
 ): Promise<{ outputs: Outputs; latency: Latency }> {
   const start = performance.now()
-  let outputs: Outputs = await model.run<ModelOutput>(feeds).catch((error: unknown) => {
-    const hint = error instanceof SparkError && error.code === 'ERR_SHAPE' && sizeHint(model.graph, flags)
+  let outputs: Outputs = await model.run(feeds).catch((error: unknown) => {
+    const hint = error instanceof SparkError && error.code === 'ERR_SHAPE' && sizeHint(graph, flags)
     throw hint ? new SparkError('ERR_SHAPE', `${error.message}; ${hint}`, { cause: error }) : error
   })
   const first = performance.now() - start
   const times: number[] = []
   for (let run = 0; run < flags.runs; run++) {
     const start = performance.now()
-    outputs = await model.run<ModelOutput>(feeds)
+    outputs = await model.run(feeds)
     times.push(performance.now() - start)
   }
   times.sort((a, b) => a - b)
@@ -158,7 +175,7 @@ async function differencesTo(
   }
 }
 
-function document(model: Model, { outputs, latency, files, differences }: Ran): object {
+function document(model: Model, { outputs, latency, files, differences, stages }: Ran): object {
   const { backend, precision, precisionReason, stats } = model
   return {
     backend,
@@ -168,16 +185,20 @@ function document(model: Model, { outputs, latency, files, differences }: Ran): 
     outputs: Object.entries(outputs).map(([name, output]) => jsonOutput(name, output)),
     ...(files.length > 0 && { files }),
     ...(differences && { differences }),
-    stats,
+    ...(stages ? { stages } : { stats }),
   }
 }
 
-function report(model: Model, { outputs, latency, files, differences }: Ran, flags: RunFlags): void {
+function report(model: Model, { outputs, latency, files, differences, stages }: Ran, flags: RunFlags): void {
   const { backend, stats } = model
   const { first, median, best } = latency
   const ms = (time: number): string => `${time.toFixed(time < 10 ? 3 : 1)} ms`
-  print(styled('bold', `${backend.name}: ${backend.reason}`))
-  print(styled('bold', `${model.precision}: ${model.precisionReason}`))
+  if (stages)
+    for (const { node, from, end } of stages) print(styled('bold', `${node}: nodes ${from} to ${end - 1}`))
+  else {
+    print(styled('bold', `${backend.name}: ${backend.reason}`))
+    print(styled('bold', `${model.precision}: ${model.precisionReason}`))
+  }
   printTable(
     ['output', 'type', 'first values'],
     Object.entries(outputs).flatMap(([name, output]) => describeOutput(name, output)),
@@ -186,7 +207,7 @@ function report(model: Model, { outputs, latency, files, differences }: Ran, fla
     ['latency', `${ms(median)} (median), ${ms(best)} (best)`],
     ['first run', `${ms(first)}, compilation included`],
   ]
-  if (stats.plans > 0) {
+  if (!stages && stats.plans > 0) {
     pairs.push(
       ['compilation', `${stats.compileMs.toFixed(1)} ms`],
       ['plans', `${stats.plans}, ${stats.steps} kernel calls`],

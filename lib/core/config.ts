@@ -32,6 +32,8 @@ export interface Config {
   readonly cpuIsa: CpuIsa | null
   /** Folder in which packed weights are kept for later processes, or null for none. */
   readonly weightCache: string | null
+  /** Folder with the identity, certificates and audit log of this node of a cluster, or null for the user's data folder. */
+  readonly clusterHome: string | null
   /** The command that decodes videos. */
   readonly ffmpeg: string
   /** Verbosity of the log on stderr. */
@@ -95,6 +97,12 @@ const parseThreads = (text: string): number | undefined =>
   /^\d{1,4}$/.test(text) && Number(text) <= maxThreads ? Number(text) : undefined
 
 const flag = (name: string): Variable<boolean> => ({ name, parse: parseFlag, allowed: '0 or 1' })
+
+const absoluteFolder = (name: string): Variable<string> => ({
+  name,
+  parse: text => (path.isAbsolute(text) ? text : undefined),
+  allowed: 'the absolute path of a folder',
+})
 
 const oneOf = <T extends string>(name: string, values: readonly T[]): Variable<T> => ({
   name,
@@ -168,13 +176,8 @@ export function readConfig(env: Environment): {
     { name: 'DGX_SPARK_THREADS', parse: parseThreads, allowed: '0 (one per core) to 1024' },
   ])
   setting<CpuIsa | null>('cpuIsa', null, [oneOf('DGX_SPARK_CPU_ISA', cpuIsas)])
-  setting<string | null>('weightCache', null, [
-    {
-      name: 'DGX_SPARK_WEIGHT_CACHE',
-      parse: text => (path.isAbsolute(text) ? text : undefined),
-      allowed: 'the absolute path of a folder',
-    },
-  ])
+  setting<string | null>('weightCache', null, [absoluteFolder('DGX_SPARK_WEIGHT_CACHE')])
+  setting<string | null>('clusterHome', null, [absoluteFolder('DGX_SPARK_CLUSTER_HOME')])
   setting('ffmpeg', 'ffmpeg', [
     { name: 'DGX_SPARK_FFMPEG', parse: text => text, allowed: 'a command or path' },
   ])

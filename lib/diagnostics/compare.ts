@@ -48,7 +48,7 @@ export async function compare(
   const iterable = data as Partial<Iterable<Feeds> & AsyncIterable<Feeds>> | undefined
   const iterates = iterable?.[Symbol.iterator] ?? iterable?.[Symbol.asyncIterator]
   if (!iterates || ArrayBuffer.isView(data)) throw argumentError('data', 'an iterable of feeds', data)
-  const sums = new Map(b.outputs.map(({ name }) => [name, new Sums()]))
+  const sums = new Map(b.outputs.map(({ name }) => [name, new DifferenceSums()]))
   let runs = 0
   for await (const feeds of data) {
     const [ours, theirs] = [await a.run(feeds), await b.run(feeds)]
@@ -68,7 +68,7 @@ export function compareOutputs(
   b: Readonly<Record<string, Tensor<ElementType>>>,
 ): OutputDifference[] {
   return Object.entries(b).map(([name, theirs]) => {
-    const sum = new Sums()
+    const sum = new DifferenceSums()
     sum.add(name, Object.hasOwn(a, name) ? a[name] : undefined, theirs)
     return sum.difference(name)
   })
@@ -83,7 +83,7 @@ export async function comparePairs(
   pairs: readonly { readonly a: string; readonly b: string }[],
   data: Iterable<Feeds> | AsyncIterable<Feeds>,
 ): Promise<OutputDifference[]> {
-  const sums = pairs.map(pair => ({ ...pair, sum: new Sums() }))
+  const sums = pairs.map(pair => ({ ...pair, sum: new DifferenceSums() }))
   let runs = 0
   for await (const feeds of data) {
     const outputs = await model.run(feeds)
@@ -94,7 +94,8 @@ export async function comparePairs(
   return sums.map(({ b, sum }) => sum.difference(b))
 }
 
-class Sums {
+/** Sums over outputs of which the differences are made. */
+export class DifferenceSums {
   #products = 0
   #a = 0
   #b = 0

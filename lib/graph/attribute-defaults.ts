@@ -284,6 +284,7 @@ const dora = { norm_gradient: 'detached', scale: 1 } as const
 /** Our own operators. */
 const sparkDefaults: Operators = {
   AdamW: adamw,
+  AllReduce: {},
   AttentionGrad: { is_causal: 0, kv_num_heads: 1, q_num_heads: 1, softcap: 0 },
   AveragePoolGrad: { ...pool, count_include_pad: 0 },
   BatchNormalizationGrad: { epsilon: 1e-5 },

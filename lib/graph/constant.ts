@@ -11,16 +11,21 @@ import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
 import type { SharedWeight } from '../weights/shared-weight.js'
 
+/** What rows are rounded to before they are multiplied by a weight: bytes for blocks of integers, bf16 for bf16. */
+export type RoundedRows = 'int8' | 'bf16'
+
 /** The numbers of a constant as a weight, which products read without decoding all of it. */
 export interface ConstantWeight {
   /** Its rows are the out features. */
   readonly shared: SharedWeight
   /** Whether the constant has them as columns. */
   readonly transposed: boolean
+  /** The in feature of each column of the weight, where they have an order of their own. */
+  readonly order?: Int32Array | undefined
   /** Whether what it is multiplied with must not be rounded. */
   readonly exact?: boolean
   /** What rows that it is multiplied with are rounded to where a backend has such products. Default: nothing. */
-  readonly activations?: 'int8' | undefined
+  readonly activations?: RoundedRows | undefined
 }
 
 /** Where the bytes of a {@link Constant} come from when somebody asks for them. */
@@ -37,6 +42,16 @@ export interface ConstantSource {
   readonly inMemory?: boolean
   /** Whether they are in a file beside that of the model. */
   readonly isBeside?: boolean
+  /** The file that they stay in, and where they begin there. */
+  readonly place?: FilePlace | undefined
+}
+
+/** Where bytes are in a file. */
+export interface FilePlace {
+  /** Path of the file. */
+  readonly file: string
+  /** Of the first byte. */
+  readonly begin: number
 }
 
 /** An element type that has bytes. */
@@ -172,6 +187,14 @@ export class Constant {
    */
   get load(): (() => Promise<Uint8Array>) | undefined {
     return 'read' in this.#source ? this.#source.load : undefined
+  }
+
+  /**
+   * Where in a file its elements are, for as long as it lives; undefined for those that are in memory.
+   * @internal
+   */
+  get place(): FilePlace | undefined {
+    return 'read' in this.#source ? this.#source.place : undefined
   }
 
   /** The constant on bytes of its own where they are the smaller part of a file in memory, so that it need not stay. */

@@ -1,6 +1,6 @@
 // edit.ts: queries and edits of graphs that rewrites share.
 import { atOnce, type Paced } from '../core/paced.js'
-import type { Attribute, Graph, Node, Subgraph } from './graph.js'
+import type { Attribute, Graph, Node, Subgraph, ValueInfo } from './graph.js'
 
 /** The graphs inside of a node's attributes: branches and loop bodies. */
 export function subgraphsOf(node: Node): Subgraph[] {
@@ -199,4 +199,39 @@ export function* allNodes(graph: Pick<Graph, 'nodes'>): Generator<Node> {
     yield node
     for (const inner of subgraphsOf(node)) yield* allNodes(inner)
   }
+}
+
+/** Names that many exporters give to a cache of keys and values, without what says on which side of the model it is. */
+const pastName = /(^|[._/])past(_key_values?)?(?=$|[._/\d])/
+const presentName = /(^|[._/])present(_key_values?)?(?=$|[._/\d])/
+
+/** What names of outputs begin with that become the input of the rest of their name. */
+const nextPrefix = 'next_'
+
+/** Outputs by the inputs that they replace, where names differ in `past` (`past_key_values`) and `present` only. */
+export function pastStates(
+  inputs: readonly Pick<ValueInfo, 'name'>[],
+  outputs: readonly Pick<ValueInfo, 'name'>[],
+): Map<string, string> {
+  const plain = (name: string, pattern: RegExp): string => name.replace(pattern, '$1cache')
+  const presents = new Map(
+    outputs.filter(({ name }) => presentName.test(name)).map(({ name }) => [plain(name, presentName), name]),
+  )
+  const pairs = new Map<string, string>()
+  for (const { name } of inputs) {
+    const output = pastName.test(name) ? presents.get(plain(name, pastName)) : undefined
+    if (output !== undefined) pairs.set(name, output)
+  }
+  return pairs
+}
+
+/** {@link pastStates}, and outputs `next_x` of inputs `x`. */
+export function namedStates(
+  inputs: readonly Pick<ValueInfo, 'name'>[],
+  outputs: readonly Pick<ValueInfo, 'name'>[],
+): Map<string, string> {
+  const pairs = pastStates(inputs, outputs)
+  const made = new Set(outputs.map(({ name }) => name))
+  for (const { name } of inputs) if (made.has(nextPrefix + name)) pairs.set(name, nextPrefix + name)
+  return pairs
 }

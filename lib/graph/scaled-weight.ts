@@ -3,7 +3,7 @@ import { type DType, type DTypeArray, elementBits, isSigned } from '../core/dtyp
 import { numel } from '../core/shape.js'
 import { transpose } from '../core/transpose.js'
 import { decode } from '../precision/casts.js'
-import { blockSizeOf, blocksOfGroups } from '../weights/blocks/groups.js'
+import { blockSizeOf, blocksOfGroups, groupSizes } from '../weights/blocks/groups.js'
 import { bytesOfNibbles, weightOfIntegers } from '../weights/integer-matrix.js'
 import type { Weight } from '../weights/weight.js'
 import { unpackedData } from './packed.js'
@@ -23,8 +23,8 @@ interface Matrix {
 }
 
 /**
- * Codes and their scales as a weight with the same numbers; undefined where kernels read no such blocks: where fewer than 32
- * in features share a scale, rows are not whole blocks, or scales are not along in features.
+ * Codes and their scales as a weight with the same numbers; undefined where kernels read no such blocks: where fewer than 16
+ * in features share a scale (32 of E4M3), rows are not whole blocks, or scales are not along in features.
  * @param transposed - whether the codes are [in features, out features]; else their last dimension is in features
  */
 export function scaledWeight(parts: ScaledCodes, transposed: boolean): Weight | undefined {
@@ -32,13 +32,13 @@ export function scaledWeight(parts: ScaledCodes, transposed: boolean): Weight | 
   const matrix = matrixOf(parts, transposed)
   if (!matrix || !codeTypes.includes(codes.dtype) || codes.count === 0) return undefined
   const { rows, cols, sharing } = matrix
-  const size = blockSizeOf(sharing, cols)
-  if (size === undefined) return undefined
+  const isE4M3 = codes.dtype === 'f8_e4m3'
+  if (blockSizeOf(sharing, cols, isE4M3 ? groupSizes.f8 : groupSizes.integers) === undefined) return undefined
   const scales = perGroup(floatsOf(parts.scale), matrix)
   const groups = cols / sharing
-  if (codes.dtype === 'f8_e4m3') {
+  if (isE4M3) {
     if (zero) return undefined
-    return blocksOfGroups(`f8_${size}`, rows, cols, {
+    return blocksOfGroups(`f8_${blockSizeOf(sharing, cols, groupSizes.f8)!}`, rows, cols, {
       codes: byRows(codes.bytes, matrix),
       rowBytes: cols,
       scale: (row, col) => scales[row * groups + Math.floor(col / sharing)]!,
@@ -50,7 +50,7 @@ export function scaledWeight(parts: ScaledCodes, transposed: boolean): Weight | 
   const points = zero ? byteCodes(zero) : new Uint8Array(parts.scale.count)
   const zeros = perGroup(points, matrix).map(point => point ^ offset)
   return weightOfIntegers({
-    ...{ rows, cols, scales, zeros, groupOf: undefined },
+    ...{ rows, cols, scales, zeros },
     ...packedCodes(parts, matrix, offset),
   })
 }

@@ -2,9 +2,10 @@
 import { transpose } from '../core/transpose.js'
 import { decodeWeight } from '../weights/encode.js'
 import type { LazyWeight } from '../weights/lazy-weight.js'
+import { byFeatures } from '../weights/ordered-weight.js'
 import { SharedWeight } from '../weights/shared-weight.js'
 import type { Weight } from '../weights/weight.js'
-import { Constant, type ConstantWeight } from './constant.js'
+import { Constant, type ConstantWeight, type RoundedRows } from './constant.js'
 
 /** A constant of f32 that is decoded when somebody reads its elements; `use` as in {@link ConstantWeight}. */
 export function weightConstant(
@@ -23,17 +24,18 @@ export function sharedConstant(
 ): Constant {
   const { rows, cols } = shared
   const read = (): Uint8Array => {
-    const values = decodeWeight(shared.kept)
+    const decoded = decodeWeight(shared.kept)
+    const values = use.order ? byFeatures(decoded, use.order) : decoded
     const elements = use.transposed ? transpose(values, rows, cols) : values
     return new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength)
   }
   return Constant.lazy('f32', shape, { byteLength: 4 * rows * cols, read, weight: { shared, ...use } })
 }
 
-/** A constant whose products round the rows that it is multiplied with to bytes; itself where it is kept as no weight. */
-export function roundingRows(constant: Constant): Constant {
+/** A constant whose products round the rows that it is multiplied with; itself where it is kept as no weight. */
+export function roundingRows(constant: Constant, activations: RoundedRows): Constant {
   const { weight, shape, byteLength } = constant
   if (!weight) return constant
   const read = (): Uint8Array => constant.bytes
-  return Constant.lazy('f32', shape, { byteLength, read, weight: { ...weight, activations: 'int8' } })
+  return Constant.lazy('f32', shape, { byteLength, read, weight: { ...weight, activations } })
 }

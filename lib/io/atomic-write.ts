@@ -13,12 +13,14 @@ export const temporaryName = (name: string, unique: string): string => `.${name}
  * Writes `chunks` to a temporary name in the folder of `file`, flushes it to the disk and renames it to `file`; where that
  * is a link, to what it links to. A file that is replaced hands on its mode and, where the system lets us, its owner. On
  * failure the temporary file is removed and an older `file` stays as it was.
+ * @param mode - permissions of a new file, less those that the umask takes: 0o600 for secrets
  * @throws SparkError ERR_IO, also for anything but an ordinary file, such as /dev/null: the renamed file would replace it;
  * ERR_DISPOSED when memory of a chunk was detached before it was written
  */
 export async function writeFileAtomic(
   file: string,
   chunks: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
+  mode = 0o666,
 ): Promise<void> {
   const target = await realpath(file).catch(() => file)
   const found = await stat(target).catch(() => undefined)
@@ -29,7 +31,7 @@ export async function writeFileAtomic(
   const temporary = path.join(path.dirname(target), temporaryName(path.basename(target), unique))
   try {
     // The new file is private until it has the mode of the file that it replaces.
-    const handle = await open(temporary, 'wx', found ? 0o600 : 0o666)
+    const handle = await open(temporary, 'wx', found ? 0o600 : mode)
     try {
       for await (const chunk of chunks) await writeAll(handle, chunk)
       if (found) await takeOver(handle, found)

@@ -76,6 +76,7 @@ function storedTensor(
     dtype,
     shape,
     byteLength,
+    place: { file: file.path, begin: at },
     read: () => file.read(at, byteLength),
     load: () => file.load(at, byteLength),
     loadInto: (from, bytes) => file.loadInto(at + from, bytes),

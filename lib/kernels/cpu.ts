@@ -4,8 +4,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { getConfig } from '../core/config.js'
 import { usableCores } from '../hardware/cpu.js'
 import { systemRoot } from '../hardware/system-files.js'
-import { type Addon, type PlanHandle, requireAddon } from '../native.js'
-import type { Kernels, PreparedSteps } from './kernels.js'
+import { type Addon, type CommunicatorHandle, type PlanHandle, requireAddon } from '../native.js'
+import type { Kernels, PlanCommunicator, PreparedSteps } from './kernels.js'
 import { untilStopped } from './until-stopped.js'
 
 /** Milliseconds after the first plan of a turn of the event loop in which more may run on the JavaScript thread. */
@@ -22,6 +22,9 @@ function noteBriefRun(start: number): void {
   })
 }
 
+/** A native call that makes one run, at once where it is short and may be `brief`. */
+type BriefCall = (plan: PlanHandle, brief: boolean) => Promise<void> | undefined
+
 /** The native plans of steps. */
 const handles = new WeakMap<PreparedSteps, PlanHandle>()
 
@@ -30,26 +33,37 @@ function prepared(addon: Addon, plan: PlanHandle): PreparedSteps {
   let isBrief = false
   const repeat = (signal: AbortSignal | undefined, times: number): Promise<void> =>
     untilStopped(addon, plan, signal, () => addon.planRun(plan, false, times)!)
-  const start = (): Promise<void> | undefined => {
+  const start = (call: BriefCall): Promise<void> | undefined => {
     const now = performance.now()
-    const pending = addon.planRun(plan, now < briefUntil)
+    const pending = call(plan, now < briefUntil)
     isBrief = !pending
     if (isBrief) noteBriefRun(now)
     return pending
   }
-  const steps: PreparedSteps = {
+  /** A run that waits for the next turn of the event loop. */
+  let waiting: Promise<void> | undefined
+  const once = (call: BriefCall): Promise<void> | undefined => {
+    if (!isBrief || performance.now() < briefUntil) return start(call)
     // The event loop turns sooner than work gets to another thread and back.
-    run(signal, times = 1) {
-      if (times > 1) return repeat(signal, times)
-      return isBrief && performance.now() >= briefUntil ? nextTurn().then(start) : start()
-    },
+    waiting = nextTurn().then(() => {
+      waiting = undefined
+      return start(call)
+    })
+    return waiting
+  }
+  const steps: PreparedSteps = {
+    run: (signal, times = 1) => (times > 1 ? repeat(signal, times) : once(addon.planRun)),
     async profile() {
-      await addon.planProfile(plan)
+      await once(addon.planProfile)
       return addon.planStepTimes(plan)
     },
     async fetch() {},
     async store() {},
-    dispose: () => addon.planDispose(plan),
+    dispose() {
+      const end = (): void => addon.planDispose(plan)
+      if (waiting) void waiting.then(end, end)
+      else end()
+    },
   }
   handles.set(steps, plan)
   return steps
@@ -58,15 +72,18 @@ function prepared(addon: Addon, plan: PlanHandle): PreparedSteps {
 /**
  * The native kernels, with as many threads as the configuration says.
  * @param threads - as many for prepared steps instead
+ * @param communicator - what prepared steps call to work with other ranks
  * @throws SparkError ERR_NO_NATIVE when the addon does not load
  */
-export function openCpuKernels(threads?: number): Kernels {
+export function openCpuKernels(threads?: number, communicator?: PlanCommunicator): Kernels {
   const addon = requireAddon()
   const usable = usableCores(systemRoot())
   addon.setThreads(getConfig().threads, usable.threads)
   const limit = threads === 0 ? usable.threads : threads
+  const ranks = communicator?.native as CommunicatorHandle | undefined
   return {
     backend: 'cpu',
+    world: communicator?.world,
     bf16Support: addon.cpuBf16Support(),
     freeBytes: freemem,
     padding: buffer => addon.linePadding(buffer),
@@ -75,9 +92,9 @@ export function openCpuKernels(threads?: number): Kernels {
     runSync: (op, args) => addon.run(op, args),
     run: (op, args) => addon.runAsync(op, args),
     runOwned: (op, args) => addon.runAsync(op, args, true),
-    prepare: steps => prepared(addon, addon.planCreate(steps, undefined, undefined, undefined, limit)),
+    prepare: steps => prepared(addon, addon.planCreate(steps, undefined, undefined, undefined, limit, ranks)),
     blueprint(steps, regions) {
-      const blueprint = addon.blueprintCreate(steps, regions, limit)
+      const blueprint = addon.blueprintCreate(steps, regions, limit, ranks)
       return {
         bind(sizes, arrays, arena, offsets, over) {
           const plan = over && handles.get(over)

@@ -62,13 +62,14 @@ async function inPanels(kernels: Kernels, weight: Weight): Promise<Weight> {
   return { ...weight, ...arrays, layout: 'panels' } as Weight
 }
 
-/** Bytes of a file that are in memory at a time, unless a panel has more. */
-const pieceBytes = 1 << 23
+/** Bytes of a file that are read while those before them are packed, unless a panel has more. */
+const pieceBytes = 1 << 22
 
 /** Puts weights that are in files into panels for the CPU, some rows at a time: they are never in memory twice. */
 export class PanelLoader {
   readonly #kernels: Kernels
-  #piece = new Uint8Array(0)
+  /** One is packed while the other is read. */
+  readonly #pieces = [new Uint8Array(0), new Uint8Array(0)]
 
   /** @param kernels - of the CPU */
   constructor(kernels: Kernels) {
@@ -86,22 +87,33 @@ export class PanelLoader {
     this.#kernels.hold(panels)
     const panel = panelSizes({ format, rows: panelRows, cols }).data
     const step = panelRows * Math.max(1, Math.floor(pieceBytes / bytesOfRows(weight, panelRows)))
+    let reading = this.#read(weight, 0, step)
     for (let from = 0; from < rows; from += step) {
+      const bytes = await reading
       const count = Math.min(step, rows - from)
-      const bytes = this.#bytes(bytesOfRows(weight, count))
-      await weight.loadRows(from, bytes)
       const data = panels.subarray((from / panelRows) * panel, Math.ceil((from + count) / panelRows) * panel)
-      await this.#kernels.run('packWeight', { weight: weightOfBytes(weight, count, bytes), data })
+      reading = this.#read(weight, from + step, step)
+      const packing = this.#kernels.run('packWeight', { weight: weightOfBytes(weight, count, bytes), data })
+      // Neither goes on when the other one fails.
+      await Promise.allSettled([packing, reading])
+      await packing
     }
     return { format, rows, cols, data: panels, layout: 'panels' } as Weight
   }
 
-  #bytes(count: number): Uint8Array {
-    if (this.#piece.byteLength < count) {
-      this.#piece = new Uint8Array(count)
-      this.#kernels.hold(this.#piece)
-    }
-    return this.#piece.subarray(0, count)
+  /** Reads `step` rows, or those that are left, to the piece that is not packed at the moment. */
+  async #read(weight: LazyWeight, from: number, step: number): Promise<Uint8Array> {
+    const bytes = this.#next(bytesOfRows(weight, Math.max(0, Math.min(step, weight.rows - from))))
+    if (bytes.length > 0) await weight.loadRows!(from, bytes)
+    return bytes
+  }
+
+  #next(count: number): Uint8Array {
+    const [piece] = this.#pieces.splice(0, 1)
+    const enough = piece!.byteLength < count ? new Uint8Array(count) : piece!
+    if (enough !== piece) this.#kernels.hold(enough)
+    this.#pieces.push(enough)
+    return enough.subarray(0, count)
   }
 }
 

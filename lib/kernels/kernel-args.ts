@@ -1,5 +1,6 @@
 // kernel-args.ts: arguments of all kernel operations. The contract, formulas and aliasing, is in the C++ header of each
 // family, native/backend/<family>_args.h; field names are the same. Matrices are row-major.
+import type { CollectiveKernelArgs } from './collective-args.js'
 import type { ConvKernelArgs } from './conv-args.js'
 import type { DoraKernelArgs } from './dora-args.js'
 import type { IntegerKernelArgs } from './integer-args.js'
@@ -11,6 +12,7 @@ import type { CastKernelArgs } from './precision-args.js'
 import type { StridedKernelArgs } from './strided-args.js'
 import type { WeightKernelArgs } from './weight-args.js'
 
+export type * from './collective-args.js'
 export type * from './conv-args.js'
 export type * from './dora-args.js'
 export type * from './integer-args.js'
@@ -28,6 +30,7 @@ export interface KernelArgs
     WeightKernelArgs,
     LinearKernelArgs,
     ConvKernelArgs,
+    CollectiveKernelArgs,
     IntegerKernelArgs,
     DoraKernelArgs,
     NetworkKernelArgs,

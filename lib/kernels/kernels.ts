@@ -105,6 +105,8 @@ export type Bf16Support = 'none' | 'simd' | 'matrix'
 export interface Kernels {
   /** Which backend this is. */
   readonly backend: KernelBackend
+  /** Ranks of the communicator that its prepared steps call; undefined without one. */
+  readonly world?: number | undefined
   /** What its kernels multiply bf16 with. */
   readonly bf16Support: Bf16Support
   /** Bytes of memory that are free for operands. */

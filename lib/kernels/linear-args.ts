@@ -3,7 +3,16 @@
 import type { Compute, FloatCompute, Weight } from './weight-args.js'
 
 /** Activations of linear layers and convolutions; gelu by erf or, `gelu_tanh`, by tanh. */
-export type Activation = 'none' | 'relu' | 'gelu' | 'gelu_tanh' | 'silu' | 'sigmoid' | 'tanh'
+export type Activation =
+  | 'none'
+  | 'relu'
+  | 'gelu'
+  | 'gelu_tanh'
+  | 'silu'
+  | 'sigmoid'
+  | 'tanh'
+  | 'relu6'
+  | 'hard_swish'
 
 /** Strides in elements of a batch of matrices: outer batch, inner batch, row, column; 0 repeats a matrix. */
 export type MatrixStrides = readonly [outer: number, inner: number, row: number, col: number]

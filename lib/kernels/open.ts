@@ -5,7 +5,7 @@ import { warnOnce } from '../core/log.js'
 import { expectGpuSelector, type GpuSelector } from '../hardware/cuda-device.js'
 import { HardwareInfo } from '../hardware/hardware-info.js'
 import { loadAddon } from '../native.js'
-import type { Kernels } from './kernels.js'
+import type { Kernels, PlanCommunicator } from './kernels.js'
 
 /** Options of {@link openKernels}. */
 export interface KernelOptions {
@@ -15,6 +15,8 @@ export interface KernelOptions {
   device?: GpuSelector | undefined
   /** Threads that prepared steps may use on the CPU; 0: as many as by default. Default: what DGX_SPARK_THREADS says. */
   threads?: number | undefined
+  /** What prepared steps on the CPU call to work with other ranks. Default: none. */
+  communicator?: PlanCommunicator | undefined
 }
 
 /**
@@ -25,45 +27,56 @@ export interface KernelOptions {
  * when GPUs are switched off, ERR_NO_CUDA for an explicit cuda without a usable GPU
  */
 export async function openKernels(options: KernelOptions = {}): Promise<Kernels> {
-  expectKnownOptions('options', options, ['backend', 'device', 'threads'])
-  const { backend = getConfig().backend, device, threads } = options
+  expectKnownOptions('options', options, ['backend', 'device', 'threads', 'communicator'])
+  const { backend = getConfig().backend, device, threads, communicator } = options
   expectOneOf('options.backend', backend, backendNames)
   expectGpuSelector('options.device', device)
   if (threads !== undefined) expectInteger('options.threads', threads, 0, maxThreads)
   switch (backend) {
     case 'js':
-      return openJs()
+      return openJs(communicator)
     case 'cpu':
-      return openCpu(threads)
+      return openCpu(threads, communicator)
     case 'cuda':
-      return openCuda(device)
+      return openCuda(device, communicator)
     case 'auto':
-      return openBest(device, threads)
+      return openBest(device, threads, communicator)
   }
 }
 
 /** The engine that HardwareInfo names; one that does not start is replaced with a warning. */
-async function openBest(device: GpuSelector | undefined, threads: number | undefined): Promise<Kernels> {
+async function openBest(
+  device: GpuSelector | undefined,
+  threads: number | undefined,
+  communicator: PlanCommunicator | undefined,
+): Promise<Kernels> {
   const { backend } = await HardwareInfo.detect()
   if (backend.name === 'js') {
     const { addon, reason } = { reason: '', ...loadAddon() }
     if (!addon) warnOnce('SPARK_NO_NATIVE', 'kernels', `Computations run in JavaScript, slowly: ${reason}`)
-    return openJs()
+    return openJs(communicator)
   }
   if (backend.name === 'cuda') {
     try {
-      return await openCuda(device ?? backend.gpu ?? undefined)
+      return await openCuda(device ?? backend.gpu ?? undefined, communicator)
     } catch (error) {
       warnOnce('SPARK_CUDA', 'kernels', `Computations run on the CPU: ${(error as Error).message}`)
     }
   }
-  return openCpu(threads)
+  return openCpu(threads, communicator)
 }
 
-const openJs = async (): Promise<Kernels> => (await import('./js/js.js')).jsKernels
+type Ranks = PlanCommunicator | undefined
 
-const openCpu = async (threads: number | undefined): Promise<Kernels> =>
-  (await import('./cpu.js')).openCpuKernels(threads)
+/** Kernels that cannot call a communicator know of how many ranks it is: plans refuse what they cannot do. */
+const withRanks = (kernels: Kernels, communicator: Ranks): Kernels =>
+  communicator ? { ...kernels, world: communicator.world } : kernels
 
-const openCuda = async (device: GpuSelector | undefined): Promise<Kernels> =>
-  (await import('./cuda.js')).openCudaKernels(device)
+const openJs = async (communicator: Ranks): Promise<Kernels> =>
+  withRanks((await import('./js/js.js')).jsKernels, communicator)
+
+const openCpu = async (threads: number | undefined, communicator: Ranks): Promise<Kernels> =>
+  (await import('./cpu.js')).openCpuKernels(threads, communicator)
+
+const openCuda = async (device: GpuSelector | undefined, communicator: Ranks): Promise<Kernels> =>
+  withRanks(await (await import('./cuda.js')).openCudaKernels(device), communicator)

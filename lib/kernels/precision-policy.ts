@@ -14,6 +14,8 @@ export interface ComputeTarget {
   readonly mode: Precision
   /** Whether the CPU has instructions that multiply bf16. */
   readonly multipliesBf16: boolean
+  /** Ranks of the communicator that plans call; undefined without one. */
+  readonly world?: number | undefined
 }
 
 /** An operand of a product. */
@@ -78,6 +80,10 @@ export function productCompute(target: ComputeTarget, { kind, operands, position
     }
   }
 }
+
+/** Whether a backend has products of weights with rows that are rounded to bytes, or to bf16. */
+export const roundsRowsTo = ({ backend, multipliesBf16 }: ComputeTarget, rows: 'int8' | 'bf16'): boolean =>
+  rows === 'int8' ? backend !== 'cuda' : backend === 'cpu' && multipliesBf16
 
 /** What a GPU multiplies a weight in: blocks are rounded to bf16 where a mode rounds at all. */
 function deviceCompute(kind: Product['kind'], format: WeightFormat, mode: Precision): FloatCompute {

@@ -2,7 +2,7 @@
 import { type BackendName, backendNames } from '../core/config.js'
 import type { ElementArray } from '../core/dtype.js'
 import type { GpuSelector } from '../hardware/cuda-device.js'
-import type { Kernels } from '../kernels/kernels.js'
+import type { Kernels, PlanCommunicator } from '../kernels/kernels.js'
 import type { MemoryUse } from '../plan/compile.js'
 import type { Plan, StepTime } from '../plan/plan.js'
 import type { HostTensor, HostValue } from './values.js'
@@ -68,6 +68,8 @@ export interface Engine {
   readonly holdZeros?: Kernels['holdZeros']
   /** Milliseconds that the plans of the last run took on a device; null where an engine does not measure, or has not begun to. */
   deviceMs?(): number | null
+  /** Frees what the next run makes again: bound plans and their memory. Engines without it keep nothing of the kind. */
+  trim?(): void
   /** Frees what it holds. */
   dispose(): void
 }
@@ -111,4 +113,9 @@ export interface EngineOptions {
    * onnxruntime-node takes it. Default: cpu.
    */
   provider?: RuntimeProvider
+  /**
+   * The rank that this model is of a world that shares its work, for graphs of `splitGraph`: a communicator of dgx-spark/cluster. All
+   * ranks run their models in the same order. A run that fails ends the communicator. Default: none.
+   */
+  communicator?: PlanCommunicator | undefined
 }

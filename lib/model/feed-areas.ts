@@ -18,6 +18,11 @@ export interface CopiedFeeds {
 export class FeedAreas {
   #free: ArrayBuffer[] | undefined = []
 
+  /** Lets the memory go, unless a run has it. */
+  trim(): void {
+    if (this.#free) this.#free = []
+  }
+
   /**
    * Copies the feeds of a run, to new memory while another run has that of these areas.
    * @throws SparkError as {@link copyFeeds}

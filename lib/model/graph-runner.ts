@@ -185,6 +185,11 @@ export class GraphRunner {
     return Plan.create(optimized, this.#kernels, { ...this.#settings, buffers }, pacer)
   }
 
+  /** Frees the plans that are bound and their arena; what was compiled stays. */
+  trim(): void {
+    this.#cache.trim()
+  }
+
   /** Frees all plans. */
   dispose(): void {
     for (const runner of this.#inner.values()) runner.dispose()

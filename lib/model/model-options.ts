@@ -46,6 +46,7 @@ export const loadOptions: readonly string[] = [
   'provider',
   'memory',
   'weightCache',
+  'communicator',
   'precision',
   'recipe',
   'keep',
@@ -90,4 +91,17 @@ export interface RunOptions {
   outputs?: readonly string[]
   /** Ends the run; its promise rejects with the reason of the signal. */
   signal?: AbortSignal | undefined
+}
+
+/** Runs as a rank of a world: where that fails, the communicator ends, so that other ranks do not wait for this one. */
+export async function asRank<T>(
+  communicator: EngineOptions['communicator'],
+  run: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await run()
+  } catch (error) {
+    communicator?.abort(`rank ${communicator.rank} failed: ${(error as Error)?.message ?? error}`)
+    throw error
+  }
 }

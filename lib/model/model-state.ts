@@ -164,9 +164,10 @@ export class ModelState implements HostTensor {
     this.#shape = this.#shape.map((size, i) => (i === this.pair.axis ? Math.min(size, length) : size))
   }
 
-  /** Frees the memory. */
+  /** Frees the memory; what was compiled for the state still refers to it. */
   dispose(): void {
     this.#held.dispose()
+    this.#held = { array: new (elementArrayOf(this.dtype))(0), dispose() {} }
   }
 
   #replace(held: HeldArray, capacity: number): void {

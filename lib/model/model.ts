@@ -22,6 +22,7 @@ import { FeedAreas } from './feed-areas.js'
 import { copyFeeds, type Feeds, readFeeds } from './feeds.js'
 import type { ModelFile } from './model-file.js'
 import {
+  asRank,
   type LoadOptions,
   loadOptions,
   type ModelOptions,
@@ -38,6 +39,8 @@ import { StatefulModel, type StatefulSource, type StateOptions } from './statefu
 interface Variant {
   readonly inputs: readonly ValueInfo[]
   open(): Promise<Engine>
+  /** As {@link Engine.trim}, where it is open. */
+  trim?(): Promise<void>
 }
 
 /** What only this module can hand to the constructor. */
@@ -68,6 +71,7 @@ export class Model implements Disposable {
   #engine: Engine | undefined
   /** Opens the model with some of its initializers as inputs. */
   readonly #reopen: (names: readonly string[]) => Promise<OpenedGraph>
+  readonly #communicator: ModelOptions['communicator']
   /** By the names of the fed initializers. */
   readonly #variants = new Map<string, Variant>()
   readonly #feedAreas = new FeedAreas()
@@ -81,7 +85,9 @@ export class Model implements Disposable {
     opened: OpenedGraph,
     facts: ReadonlyMap<string, Fact>,
     reopen: (names: readonly string[]) => Promise<OpenedGraph>,
+    communicator: ModelOptions['communicator'],
   ) {
+    this.#communicator = communicator
     if (key !== internal) {
       const call = "await Model.load('model.onnx'), or await Model.fromGraph(graph)"
       throw new SparkError('ERR_ARGUMENT', `new Model(…) makes no model; call ${call}`)
@@ -142,7 +148,7 @@ export class Model implements Disposable {
     const source = opened.graph.overridable?.length ? graph : undefined
     const reopen = (names: readonly string[]): Promise<OpenedGraph> =>
       openGraph(feedInitializers(source ?? opened.graph, names), options, new Pacer())
-    return new Model(internal, opened, facts, reopen)
+    return new Model(internal, opened, facts, reopen, options.communicator)
   }
 
   /** The engine it runs on, and why. `auto` may change it in the first run, when the GPU turns out to lack an operator. */
@@ -174,6 +180,13 @@ export class Model implements Disposable {
     feeds: Feeds = {},
     options: RunOptions = {},
   ): Promise<RunResults<NoInfer<T>>> {
+    return asRank(this.#communicator, () => this.#run<T>(feeds, options))
+  }
+
+  async #run<T extends ModelOutput | OutputTypes>(
+    feeds: Feeds,
+    options: RunOptions,
+  ): Promise<RunResults<NoInfer<T>>> {
     expectKnownOptions('options', options, ['outputs', 'signal'])
     const { outputs, signal } = options
     expectSignal('options.signal', signal)
@@ -197,8 +210,7 @@ export class Model implements Disposable {
   }
 
   /**
-   * Runs the model once, and then again with a clock: how long each kernel call of its plans takes. Operators that run
-   * between plans (control flow, sequences) are not measured.
+   * Runs the model once, then again with a clock: how long kernel calls of its plans take. What runs between plans is not measured.
    *
    * @param feeds - as {@link Model.run} takes them
    * @param options - `runs`: how many are measured (default: 5); the shortest time of each step counts
@@ -236,8 +248,7 @@ export class Model implements Disposable {
    * `ArrayBuffer.prototype.transfer` and byte streams do it nonetheless: a program that hands them such memory while a
    * run is in progress may crash; afterwards runs fail with ERR_DISPOSED. Views of a {@link UnifiedBuffer} are safe.
    *
-   * @param tensors - a tensor, or a typed array whose shape follows, for each input, and for any output that shall be
-   * written to memory of the caller
+   * @param tensors - a tensor or typed array for each input, and for any output that shall be written to memory of the caller
    * @throws SparkError as {@link Model.run}, and ERR_UNSUPPORTED for a model that is more than one plan (control flow,
    * shapes that depend on data) or runs in ONNX Runtime
    * @example
@@ -294,9 +305,9 @@ export class Model implements Disposable {
       this.#last = done.catch(() => undefined)
       return unlessAborted(done, signal)
     }
-    const { inputs } = this.graph
     const outputs = this.outputs.map(({ name }) => name)
-    return new StatefulModel({ inputs, outputs, enqueue }, statePairs(this, pairs), options)
+    const source = { inputs: this.graph.inputs, outputs, enqueue, communicator: this.#communicator }
+    return new StatefulModel(source, statePairs(this, pairs), options)
   }
 
   /**
@@ -307,6 +318,23 @@ export class Model implements Disposable {
   async save(file: string, options: WriteOnnxOptions = {}): Promise<void> {
     const { decompose } = await import('../graph/rewrites/decompose.js')
     await writeOnnx(decompose(this.graph), file, options)
+  }
+
+  /**
+   * Frees the memory that the next run takes again: plans that are bound to sizes, their arena, copies of feeds. Weights, and what
+   * was compiled, stay: results are the same bit for bit, and the next run takes a little longer. It waits for the runs that were
+   * asked for. What {@link Model.bind} gave stays as it is; the states of {@link Model.bindState} have a `trim` of their own.
+   * @throws SparkError ERR_DISPOSED
+   */
+  async trim(): Promise<void> {
+    const engine = this.#open()
+    const done = this.#last.then(async () => {
+      engine.trim?.()
+      for (const variant of this.#variants.values()) await variant.trim?.()
+      this.#feedAreas.trim()
+    })
+    this.#last = done.catch(() => undefined)
+    await done
   }
 
   /** Frees what was compiled, once all runs that were asked for have ended; a second dispose is a no-op. */
@@ -347,7 +375,8 @@ export class Model implements Disposable {
       opened ??= this.#reopen(names)
       return (await opened).engine
     }
-    const variant = { inputs, open }
+    const trim = async (): Promise<void> => (await opened)?.engine.trim?.()
+    const variant = { inputs, open, trim }
     this.#variants.set(key, variant)
     return variant
   }

@@ -37,25 +37,42 @@ export async function openEngine(
   pacer: Pacer,
 ): Promise<Engine> {
   const { backend = getConfig().backend, device, provider, threads, memory = 'fast', weightCache } = options
+  const { communicator } = options
   expectOneOf('options.memory', memory, ['fast', 'small'])
   const settings = { mode: precision, memory, store: await WeightCache.open(weightCache) }
   if (threads !== undefined) expectInteger('options.threads', threads, 0, maxThreads)
   expectOneOf('options.backend', backend, modelBackends)
+  expectCommunicator(communicator)
+  if (communicator && backend === 'onnxruntime')
+    throw argumentError('options.communicator', `left out for backend '${backend}'`, communicator)
   if (backend === 'onnxruntime')
     return openOnnxRuntime(graph, provider ?? 'cpu', threads ?? getConfig().threads)
   if (provider !== undefined)
     throw argumentError('options.provider', `left out for backend '${backend}'`, provider)
-  const kernels = await openKernels({ backend, device, threads })
+  const kernels = await openKernels({ backend, device, threads, communicator })
+  const source = { settings, pacer }
   if (backend !== 'auto') {
     const asked = options.backend ? 'the option' : 'the configuration'
-    return openPlans(graph, { settings, pacer }, kernels, `${asked} asks for ${backend}`)
+    return openPlans(graph, source, kernels, `${asked} asks for ${backend}`)
   }
   const { backend: choice } = await HardwareInfo.detect()
   const reason =
     choice.name === kernels.backend ? choice.reason : `${choice.name} did not start on this machine`
-  return openPlans(graph, { settings, pacer }, kernels, reason, () =>
-    openKernels({ backend: 'cpu', threads }),
+  return openPlans(graph, source, kernels, reason, () =>
+    openKernels({ backend: 'cpu', threads, communicator }),
   )
+}
+
+/** @throws SparkError ERR_ARGUMENT for anything but a communicator; ERR_UNSUPPORTED for one that plans cannot call */
+function expectCommunicator(communicator: EngineOptions['communicator']): void {
+  if (communicator === undefined) return
+  if (!Number.isSafeInteger(communicator?.world) || typeof communicator.abort !== 'function')
+    throw argumentError('options.communicator', 'a communicator', communicator)
+  if (communicator.native === undefined && communicator.world > 1)
+    throw new SparkError(
+      'ERR_UNSUPPORTED',
+      `options.communicator of ${communicator.world} ranks is called by JavaScript only, and plans need one of the addon, such as local`,
+    )
 }
 
 /** Plans on `kernels`, and on those of `fallback` when a GPU lacks an operation. */
@@ -157,6 +174,10 @@ class PlanEngine implements Engine {
     const times: StepTime[] = []
     for (const plan of this.#runner.ran) times.push(...(await plan.profile(runs)))
     return times
+  }
+
+  trim(): void {
+    this.#runner.trim()
   }
 
   dispose(): void {

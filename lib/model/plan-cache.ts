@@ -60,6 +60,16 @@ export class PlanCache {
     }
   }
 
+  /** Disposes of all plans, and lets the arena go. */
+  trim(): void {
+    for (const [plan, { forget }] of this.#entries) {
+      forget()
+      this.delete(plan)
+    }
+    this.#ran.clear()
+    this.arena.trim()
+  }
+
   /** Notes that a plan is used. */
   use(plan: Plan): void {
     const entry = this.#entries.get(plan)

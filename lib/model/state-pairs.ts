@@ -2,6 +2,7 @@
 import { argumentError, expectInteger, expectKnownOptions } from '../core/checks.js'
 import { didYouMean } from '../core/did-you-mean.js'
 import { SparkError } from '../core/errors.js'
+import { pastStates } from '../graph/edit.js'
 import type { StatePair } from './model-state.js'
 import type { ModelValue } from './model-value.js'
 
@@ -49,21 +50,9 @@ function expectStateOutput(label: string, value: StateOutput): StateOutput {
   return value
 }
 
-/** Names that many exporters give to a cache of keys and values, without what says on which side of the model it is. */
-const pastName = /(^|[._/])past(_key_values?)?(?=$|[._/\d])/
-const presentName = /(^|[._/])present(_key_values?)?(?=$|[._/\d])/
-
 function pairsByName({ inputs, outputs }: Ends): StatePairs {
-  const plain = (name: string, pattern: RegExp): string => name.replace(pattern, '$1cache')
-  const presents = new Map(
-    outputs.filter(({ name }) => presentName.test(name)).map(({ name }) => [plain(name, presentName), name]),
-  )
-  const pairs: Record<string, string> = {}
-  for (const { name } of inputs) {
-    const output = pastName.test(name) ? presents.get(plain(name, pastName)) : undefined
-    if (output !== undefined) pairs[name] = output
-  }
-  if (Object.keys(pairs).length > 0) return pairs
+  const pairs = pastStates(inputs, outputs)
+  if (pairs.size > 0) return Object.fromEntries(pairs)
   const names = `inputs ${list(inputs)}; outputs ${list(outputs)}`
   throw new SparkError(
     'ERR_ARGUMENT',

@@ -12,7 +12,7 @@ import type { ValueInfo } from '../graph/graph.js'
 import type { Tensor } from '../memory/tensor.js'
 import type { Engine } from './engine.js'
 import { copyFeeds, type Feeds } from './feeds.js'
-import type { RunOptions } from './model-options.js'
+import { asRank, type ModelOptions, type RunOptions } from './model-options.js'
 import { ModelState, StateGroup, type StatePair } from './model-state.js'
 import { type AnyTensor, type ModelOutput, type OutputTypes, outputOf, type RunResults } from './results.js'
 import type { HostTensor, HostValue } from './values.js'
@@ -24,6 +24,8 @@ export interface StatefulSource {
   readonly outputs: readonly string[]
   /** Does work on the engine after all runs that were asked for before. */
   readonly enqueue: <T>(work: (engine: Engine) => Promise<T>, signal?: AbortSignal) => Promise<T>
+  /** The rank that the model is, if it is one. */
+  readonly communicator: ModelOptions['communicator']
 }
 
 /** Options of `Model.bindState`. */
@@ -96,6 +98,13 @@ export class StatefulModel implements Disposable {
     feeds: Feeds = {},
     options: RunOptions = {},
   ): Promise<RunResults<NoInfer<T>>> {
+    return asRank(this.#source.communicator, () => this.#run<T>(feeds, options))
+  }
+
+  async #run<T extends ModelOutput | OutputTypes>(
+    feeds: Feeds,
+    options: RunOptions,
+  ): Promise<RunResults<NoInfer<T>>> {
     expectKnownOptions('options', options, ['outputs', 'signal'])
     const { outputs = this.#outputs, signal } = options
     expectSignal('options.signal', signal)
@@ -128,6 +137,19 @@ export class StatefulModel implements Disposable {
   }
 
   /**
+   * Calls `work` with the states by the names of their inputs, where they are, after all runs that were asked for.
+   * @internal
+   * @throws SparkError as {@link StatefulModel.states}
+   */
+  async visit<T>(work: (states: ReadonlyMap<string, ModelState>) => T): Promise<T> {
+    return this.#source.enqueue(async engine => {
+      this.#expectUsable()
+      if (this.#states.length === 0) this.#states = await this.#begin([], engine)
+      return work(new Map(this.#states.map(state => [state.pair.input, state])))
+    })
+  }
+
+  /**
    * Forgets what lies behind the first `length` elements of the axis that grows, after all runs that were asked for: the way back
    * to an earlier token. States that do not grow stay as they are.
    * @throws SparkError ERR_ARGUMENT, ERR_DISPOSED
@@ -137,6 +159,17 @@ export class StatefulModel implements Disposable {
     await this.#source.enqueue(async () => {
       this.#expectUsable()
       for (const state of this.#states) state.truncate(length)
+    })
+  }
+
+  /**
+   * Frees the plans that are bound to the states, after all runs that were asked for; the states stay. As `Model.trim`.
+   * @throws SparkError ERR_DISPOSED
+   */
+  async trim(): Promise<void> {
+    await this.#source.enqueue(async () => {
+      this.#expectOpen()
+      this.#group.dispose()
     })
   }
 
@@ -218,8 +251,8 @@ export class StatefulModel implements Disposable {
   async #begin(values: readonly HostValue[], engine: Engine): Promise<ModelState[]> {
     const sizes = new Map<string, number>()
     for (const [i, { type }] of this.#inputs.entries()) {
-      const value = values[i]!
-      if (type?.kind !== 'tensor' || value.kind !== 'tensor') continue
+      const value = values[i]
+      if (type?.kind !== 'tensor' || value?.kind !== 'tensor') continue
       for (const [axis, size] of (type.shape ?? []).entries())
         if (typeof size === 'string') sizes.set(size, value.shape[axis]!)
     }

@@ -49,6 +49,8 @@ export interface CompileOptions {
   readonly mode?: Precision
   /** Whether weights may take more memory than they have, where kernels are then faster. Default: fast. */
   readonly memory?: MemoryUse
+  /** Ranks of the communicator that the kernels call. Default: there is none. */
+  readonly world?: number | undefined
   /** The inputs that `updates` of the graph names: they become states. */
   readonly states?: ReadonlyMap<string, StateOptions>
 }
@@ -58,6 +60,7 @@ export const optionsFor = (kernels: Kernels): CompileOptions => ({
   backend: kernels.backend,
   bytes: kernels.supports('convInteger'),
   bf16Support: kernels.bf16Support,
+  world: kernels.world,
 })
 
 /**
@@ -75,11 +78,18 @@ export function compile(graph: Graph, options: CompileOptions = {}): Program {
 export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced<Program> {
   const { shapes = {}, backend = 'js', mode = 'fp32', bytes = false, bf16Support = 'none' } = options
   const packing = backend === 'cpu' && { bf16Support, enlarges: options.memory !== 'small' }
-  const target = { backend, mode, multipliesBf16: bf16Support !== 'none' }
+  const target = { backend, mode, world: options.world, multipliesBf16: bf16Support !== 'none' }
   const { states = new Map<string, StateOptions>() } = options
   const { updates, written } = updatesOf(graph, states)
   const facts = yield* inferFactsPaced(graph, { shapes })
-  const scope: Scope = { values: new Map(), steps: [], updates: written, bytes, target, lower }
+  const scope: Scope = {
+    values: new Map(),
+    steps: [],
+    updates: written,
+    bytes,
+    target,
+    lower,
+  }
   const inputs = graph.inputs
     .filter(({ name }) => !graph.initializers.has(name) && !states.has(name))
     .map(({ name }) => binding(name, addInput(scope, name, facts.get(name))))

@@ -6,7 +6,7 @@ import { consumersOfPaced, producersOfPaced, readsOf } from '../graph/edit.js'
 import { type Graph, makeGraph, type Node } from '../graph/graph.js'
 import { carryFacts } from '../graph/kept-facts.js'
 import { weightInput } from '../graph/rewrites/fold-layouts.js'
-import { fuseBatchNorm } from '../graph/rewrites/fuse/layers.js'
+import { fuseBatchNorm, fuseChannels } from '../graph/rewrites/fuse/channels.js'
 import { fuse, GraphView } from '../graph/rewrites/fuse/pattern.js'
 import { removeDeadPaced } from '../graph/rewrites/remove-dead.js'
 import { openCpuKernels } from '../kernels/cpu.js'
@@ -16,12 +16,14 @@ import { Plan } from './plan.js'
 
 /**
  * The graph whose products read initializers where they read what nodes make of constants; convolutions take in the
- * batch normalization behind them first. A folded weight keeps the name of the initializer that it is made of, where
+ * batch normalization behind them first, in any form. A folded weight keeps the name of the initializer that it is made of, where
  * nobody else reads that. Weights that a graph makes of codes and scales stay as they are.
  */
 export async function foldWeights(graph: Graph, pacer = new Pacer()): Promise<Graph> {
   const original = await pacer.do(GraphView.of(graph))
-  const { view } = await pacer.do(fuse(original, fuseBatchNorm))
+  const { view } = await pacer.do(
+    fuse(original, (node, view) => fuseBatchNorm(node, view) ?? fuseChannels(node, view)),
+  )
   const fused = view.done()
   const names = madeWeights(view)
   if (names.size === 0) return fused

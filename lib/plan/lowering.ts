@@ -98,9 +98,9 @@ export class Lowering {
     return this.#scope.bytes
   }
 
-  /** Whether there are products of weights in blocks with rows that are rounded to bytes. */
-  get roundsToBytes(): boolean {
-    return this.#scope.target.backend !== 'cuda'
+  /** What products are computed on. */
+  get target(): ComputeTarget {
+    return this.#scope.target
   }
 
   /** The precision of a product. */

@@ -19,6 +19,12 @@ export class SharedArena {
     return this.#memory
   }
 
+  /** Lets the memory go; plans that have it keep it. */
+  trim(): void {
+    this.#memory = { buffer: new ArrayBuffer(0), offset: 0 }
+    this.#bytes = 0
+  }
+
   /** Whether memory that it gave is so large that it is better let go, as later plans have more. */
   hasOutgrown(memory: Allocation): boolean {
     return this.#bytes > largestSpare && memory.buffer !== this.#memory.buffer

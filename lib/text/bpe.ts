@@ -45,11 +45,16 @@ export class Bpe {
     this.#ignoreMerges = model.ignore_merges === true
   }
 
-  #addMerge(merge: string | readonly [string, string], index: number): void {
-    const [left, right] = typeof merge === 'string' ? (merge.split(' ') as [string, string]) : merge
-    const [a, b, both] = [left, right, `${left}${right}`].map(token => this.#ids.get(token))
+  #addMerge(merge: unknown, index: number): void {
+    const pair: unknown = typeof merge === 'string' ? merge.split(' ') : merge
+    const [left, right] = Array.isArray(pair) ? pair : []
+    const isPair = typeof left === 'string' && typeof right === 'string'
+    const [a, b, both] = isPair ? [left, right, left + right].map(token => this.#ids.get(token)) : []
     if (a === undefined || b === undefined || both === undefined)
-      throw tokenizerError('ERR_FORMAT', `merge ${index}, '${merge}', names what is not in the vocabulary`)
+      throw tokenizerError(
+        'ERR_FORMAT',
+        `merge ${index}, ${JSON.stringify(merge)}, names what is not in the vocabulary`,
+      )
     const key = a * this.#size + b
     if (!this.#merges.has(key)) this.#merges.set(key, index)
     this.#merged[index] = both

@@ -2,7 +2,7 @@
 // differs from the library tokenizers replaced.
 import * as library from '@huggingface/tokenizers'
 import { expectSafePatterns } from './safe-pattern.js'
-import { type Component, tokenizerError } from './tokenizer-json.js'
+import { type Component, partsOf, tokenizerError } from './tokenizer-json.js'
 
 /** What is used of the package, whose declarations do not resolve in ES modules. */
 const { SequenceNormalizer, SequencePreTokenizer } = library as unknown as {
@@ -100,7 +100,7 @@ function expectIsolated(part: Component, hasSpaces: boolean): void {
 function splitterOf(component: Component, hasSpaces: boolean): Splitter {
   if (component.type === 'Metaspace') return metaspace(component)
   if (component.type === 'Sequence') {
-    const parts = ((component.pretokenizers ?? []) as Component[]).map(part => splitterOf(part, hasSpaces))
+    const parts = partsOf(component, 'pretokenizers').map(part => splitterOf(part, hasSpaces))
     return (pieces, section) => parts.reduce((split, part) => part(split, section), pieces)
   }
   expectIsolated(component, hasSpaces)

@@ -18,8 +18,10 @@ import { ChatTemplate } from './chat-template.js'
 import type { EmbeddingDefaults } from './embedding/embedding-defaults.js'
 import type { EncoderEngine } from './embedding/encoder-engine.js'
 import type { GenerationDefaults } from './files/generation-defaults.js'
+import type { ModelFiles } from './files/model-files.js'
 import type { DecoderEngine } from './generation/decoder-engine.js'
 import { Generation } from './generation/generation.js'
+import type { KeptCache } from './generation/kept-cache.js'
 import { expectGenerationOptions, TextRequest } from './generation/text-request.js'
 import type {
   EmbedInput,
@@ -107,24 +109,31 @@ export class TextModel implements Disposable {
     const pacer = new Pacer(options.signal)
     const { readModelFiles } = await import('./files/model-files.js')
     const path = await pulledPath(source, options)
-    const { model, tokenizer, generation, embedding } = await readModelFiles(path, pacer)
+    const files = await readModelFiles(path, pacer)
+    const { model, tokenizer, generation, embedding } = files
     if (model.kind === 'encoder') {
       const { EncoderEngine } = await import('./embedding/encoder-engine.js')
       const encoder = await EncoderEngine.open(model.config, model.weights, options)
       return new TextModel(internal, { config: model.config, tokenizer, generation, embedding, encoder })
     }
     const { DecoderEngine } = await import('./generation/decoder-engine.js')
-    const given = options.chatTemplate ?? tokenizer.chatTemplate
-    const template = given === undefined ? undefined : await ChatTemplate.parse(given)
-    const decoder = await DecoderEngine.open(model.decoder, options)
-    return new TextModel(internal, {
-      config: model.decoder.sizes,
-      tokenizer,
-      generation,
-      embedding,
-      decoder,
-      template,
-    })
+    return TextModel.ofDecoder(files, options, () => DecoderEngine.open(model.decoder, options))
+  }
+
+  /**
+   * A model whose decoder runs anywhere.
+   * @internal
+   * @throws SparkError as `ChatTemplate.parse`; what `open` throws
+   */
+  static async ofDecoder(
+    { tokenizer, generation, embedding }: ModelFiles,
+    { chatTemplate = tokenizer.chatTemplate }: Pick<TextModelOptions, 'chatTemplate'>,
+    open: () => Promise<DecoderEngine>,
+  ): Promise<TextModel> {
+    const template = chatTemplate === undefined ? undefined : await ChatTemplate.parse(chatTemplate)
+    const decoder = await open()
+    const config = decoder.sizes
+    return new TextModel(internal, { config, tokenizer, generation, embedding, decoder, template })
   }
 
   /** What it runs on, and why. */
@@ -180,7 +189,17 @@ export class TextModel implements Disposable {
 
   /** A conversation, which keeps its messages. */
   session(options: SessionOptions = {}): TextSession {
-    return new TextSession((input, generation) => this.generate(input, generation), options)
+    return new TextSession(
+      {
+        generate: (input, generation) => this.generate(input, generation),
+        keep: (messages, generation) => this.#keep(messages, generation),
+        restore: async (cache, file) => {
+          const { restoreCache } = await import('./generation/kept-cache.js')
+          return restoreCache(this.#decoder, cache, file)
+        },
+      },
+      options,
+    )
   }
 
   /**
@@ -236,6 +255,16 @@ export class TextModel implements Disposable {
     return Math.exp(-logprobs.reduce((sum, value) => sum + value, 0) / logprobs.length)
   }
 
+  /**
+   * Frees the memory that the model takes again when it needs it: plans with their arena, and keys and values of texts that have
+   * ended, by which equal beginnings are found again. While no text is generated the whole cache of keys and values goes. Weights
+   * stay, and texts are the same bit for bit.
+   * @throws SparkError ERR_DISPOSED
+   */
+  async trim(): Promise<void> {
+    await this.#engine.trim()
+  }
+
   /** Frees weights and cache. Texts that are being generated end with ERR_DISPOSED; a second dispose is a no-op. */
   dispose(): void {
     void this.#engine.close()
@@ -244,6 +273,17 @@ export class TextModel implements Disposable {
   /** As {@link TextModel.dispose}. */
   [Symbol.dispose](): void {
     this.dispose()
+  }
+
+  /** The keys and values of a conversation that was answered. */
+  async #keep(
+    messages: readonly ChatMessage[],
+    { chat = {} }: GenerationOptions,
+  ): Promise<KeptCache | undefined> {
+    if (messages.every(({ role }) => role !== 'assistant')) return undefined
+    const ids = this.promptIds(messages, { chat: { ...chat, addGenerationPrompt: false } })
+    const { keepCache } = await import('./generation/kept-cache.js')
+    return keepCache(this.#decoder, ids)
   }
 
   /** What continues texts. */
@@ -298,18 +338,26 @@ function withEscapedText(message: ChatMessage, tokenizer: TextTokenizer): ChatMe
 
 function expectLoadOptions(options: TextModelOptions): void {
   expectKnownOptions('options', options, loadOptions)
+  expectDecoderOptions(options)
+}
+
+/** Checks options of a decoder, wherever it runs. @throws SparkError ERR_ARGUMENT */
+export function expectDecoderOptions(options: TextModelOptions): void {
   const counts = ['contextLength', 'cacheTokens', 'maxSequences', 'batchTokens'] as const
   for (const name of counts)
     if (options[name] !== undefined) expectInteger(`options.${name}`, options[name], 1)
   if (options.memoryLimit !== undefined) expectNumber('options.memoryLimit', options.memoryLimit, 1)
   if (options.activations !== undefined)
-    expectOneOf('options.activations', options.activations, ['f32', 'int8'])
+    expectOneOf('options.activations', options.activations, ['f32', 'bf16', 'int8'])
   if (options.chatTemplate !== undefined) expectText('options.chatTemplate', options.chatTemplate)
   expectSignal('options.signal', options.signal)
 }
 
 /** Where the files of a model are: those of a name are downloaded, unless they are on this disk. */
-async function pulledPath(source: string, options: TextModelOptions): Promise<string> {
+export async function pulledPath(
+  source: string,
+  options: Pick<TextModelOptions, 'offline' | 'onProgress' | 'signal'>,
+): Promise<string> {
   const { isModelName } = await import('../hub/model-name.js')
   if (!isModelName(source)) return source
   const { pullModel } = await import('../hub/pull.js')

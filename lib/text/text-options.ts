@@ -28,10 +28,11 @@ export interface TextModelOptions extends Omit<EngineOptions, 'provider'> {
    */
   batchTokens?: number
   /**
-   * What rows are rounded to before they are multiplied by weights in blocks of 4 to 8 bits: `int8` has a scale for each 32 elements, as
-   * in llama.cpp: faster, and less accurate. The CPU has it. Default: f32, nothing is rounded.
+   * What rows are rounded to before they are multiplied by weights. `int8`, for weights in blocks of 4 to 8 bits, has a scale for each 32
+   * elements, as in llama.cpp; `bf16` is for weights of bf16, and for CPUs with instructions for it. Both make prompts faster and are less
+   * accurate; they change nothing where weights have other formats. The CPU has them. Default: f32, nothing is rounded.
    */
-  activations?: 'f32' | 'int8'
+  activations?: 'f32' | 'bf16' | 'int8'
   /** Bytes that weights and cache may take together. Default: what is available. */
   memoryLimit?: number
   /** Chat template in place of that of the model. */

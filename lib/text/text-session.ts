@@ -1,10 +1,9 @@
 // text-session.ts: a conversation with a language model.
 import { argumentError, expectKnownOptions, expectObject, expectText } from '../core/checks.js'
 import { SparkError } from '../core/errors.js'
-import { writeFileAtomic } from '../io/atomic-write.js'
-import { readJson } from '../io/read-file.js'
 import type { ChatMessage } from './chat-options.js'
 import type { Generation } from './generation/generation.js'
+import type { KeptCache } from './generation/kept-cache.js'
 import type { GenerationOptions, TextInput } from './text-options.js'
 
 /** Options of {@link TextModel.session}. */
@@ -15,11 +14,14 @@ export interface SessionOptions {
   generation?: Omit<GenerationOptions, 'signal'>
 }
 
-/** What answers a conversation. */
-type Answer = (input: TextInput, options: GenerationOptions) => Generation
-
-/** Version of the files of {@link TextSession.save}. */
-const version = 1
+/** What answers a conversation, and has keys and values of its tokens. */
+export interface SessionModel {
+  generate(input: TextInput, options: GenerationOptions): Generation
+  /** Copies the keys and values of a conversation that the model has. */
+  keep(messages: readonly ChatMessage[], options: GenerationOptions): Promise<KeptCache | undefined>
+  /** Takes keys and values of a file, where the model would compute the same ones: how many tokens have them now. */
+  restore(cache: KeptCache, file: string): Promise<number>
+}
 
 /**
  * A conversation: it knows the messages so far, and the model finds the keys and values of what they have in common with the next
@@ -30,18 +32,18 @@ const version = 1
  * for await (const piece of session.send('And at sunset?')) console.log(piece)
  */
 export class TextSession {
-  readonly #answer: Answer
+  readonly #model: SessionModel
   readonly #generation: GenerationOptions
   #messages: readonly ChatMessage[]
   #isAnswering = false
 
   /** @internal */
-  constructor(answer: Answer, options: SessionOptions = {}) {
+  constructor(model: SessionModel, options: SessionOptions = {}) {
     expectKnownOptions('options', options, ['messages', 'generation'])
     const { messages = [], generation = {} } = options
     if (!Array.isArray(messages)) throw argumentError('options.messages', 'a list of messages', messages)
     expectObject('options.generation', 'an object of options', generation)
-    this.#answer = answer
+    this.#model = model
     this.#messages = [...messages]
     this.#generation = generation
   }
@@ -86,35 +88,37 @@ export class TextSession {
   }
 
   /**
-   * Writes the messages to a JSON file, which appears whole or not at all.
-   * @throws SparkError ERR_IO
+   * Writes the messages to a JSON file, or, where its name ends in `.safetensors`, with the keys and values that the model has of their
+   * tokens. The file appears whole or not at all.
+   * @throws SparkError ERR_IO, ERR_DISPOSED
    */
   async save(file: string): Promise<void> {
     expectText('file', file)
-    const text = JSON.stringify({ version, messages: this.#messages }, null, 2)
-    await writeFileAtomic(file, [Buffer.from(`${text}\n`)])
+    const messages = this.#messages
+    const { hasCache, writeSession } = await import('./session-file.js')
+    const cache = hasCache(file) ? await this.#model.keep(messages, this.#generation) : undefined
+    await writeSession(file, { messages, cache })
   }
 
   /**
-   * Replaces the messages by those of a file of {@link TextSession.save}.
-   * @throws SparkError ERR_IO, ERR_FORMAT
+   * Replaces the messages by those of a file of {@link TextSession.save}. Keys and values in it are used where the model would compute
+   * the same ones: the same weights, the same options of loading, the same kind of processor. Otherwise the next answer computes them.
+   * @returns tokens whose keys and values came with the file
+   * @throws SparkError ERR_IO, ERR_FORMAT, ERR_DISPOSED
    */
-  async restore(file: string): Promise<void> {
+  async restore(file: string): Promise<number> {
     expectText('file', file)
-    const content = (await readJson(file)) as { version?: unknown; messages?: unknown } | null
-    const { messages } = content ?? {}
-    const isList =
-      Array.isArray(messages) &&
-      messages.every(each => typeof each === 'object' && typeof each?.role === 'string')
-    if (content?.version !== version || !isList)
-      throw new SparkError('ERR_FORMAT', `${file} is no session that TextSession.save wrote`)
+    const { readSession } = await import('./session-file.js')
+    const { messages, cache } = await readSession(file)
+    const restored = cache ? await this.#model.restore(cache, file) : 0
     this.#messages = messages
+    return restored
   }
 
   #respond(messages: readonly ChatMessage[], options: GenerationOptions): Generation {
     if (this.#isAnswering)
       throw new SparkError('ERR_BUSY', 'an answer is being generated: wait for it, or end it by its signal')
-    const generation = this.#answer(messages, { ...this.#generation, ...options })
+    const generation = this.#model.generate(messages, { ...this.#generation, ...options })
     generation.onStart(() => {
       this.#isAnswering = true
     })

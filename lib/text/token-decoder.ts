@@ -1,6 +1,6 @@
 // token-decoder.ts: text from tokens, by the decoder of a tokenizer.json, as the library tokenizers does it.
 import { byteOfToken, decodeLossy, decodeRuns, escapeByte } from './byte-tokens.js'
-import { type Component, tokenizerError } from './tokenizer-json.js'
+import { type Component, partsOf, tokenizerError } from './tokenizer-json.js'
 
 /** A step of a decoder: from strings, one a token at first, to strings. */
 type Step = (tokens: readonly string[]) => readonly string[]
@@ -87,13 +87,11 @@ const steps: Readonly<Record<string, (component: Component) => Step>> = {
 
 /** The types of a decoder and those of its parts. */
 const typesOf = (decoder: Component): string[] =>
-  decoder.type === 'Sequence' ? partsOf(decoder).flatMap(typesOf) : [decoder.type]
-
-const partsOf = ({ decoders }: Component): readonly Component[] => (decoders ?? []) as readonly Component[]
+  decoder.type === 'Sequence' ? partsOf(decoder, 'decoders').flatMap(typesOf) : [decoder.type]
 
 function stepOf(decoder: Component): Step {
   if (decoder.type === 'Sequence') {
-    const parts = partsOf(decoder).map(stepOf)
+    const parts = partsOf(decoder, 'decoders').map(stepOf)
     return tokens => parts.reduce((texts, part) => part(texts), tokens)
   }
   if (!Object.hasOwn(steps, decoder.type)) {

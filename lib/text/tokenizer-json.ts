@@ -62,6 +62,18 @@ const components = ['normalizer', 'pre_tokenizer', 'post_processor', 'decoder'] 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+const isComponent = (value: unknown): value is Component => isRecord(value) && typeof value.type === 'string'
+
+/**
+ * The parts of a component, which has them as `name`.
+ * @throws SparkError ERR_FORMAT
+ */
+export function partsOf(component: Component, name: string): readonly Component[] {
+  const parts = component[name] ?? []
+  if (Array.isArray(parts) && parts.every(isComponent)) return parts
+  throw tokenizerError('ERR_FORMAT', `${name} must be a list whose parts have a type`)
+}
+
 function checkVocabulary({ type, vocab, merges }: Record<string, unknown>): void {
   const wanted = type === 'Unigram' ? Array.isArray(vocab) : isRecord(vocab)
   if (!wanted) throw tokenizerError('ERR_FORMAT', `model.vocab of ${String(type)} has the wrong form`)
@@ -94,7 +106,7 @@ export function asTokenizerJson(value: unknown): TokenizerJson {
   }
   const parts = components.map(name => {
     const part = rest[name] ?? null
-    if (part !== null && !(isRecord(part) && typeof part.type === 'string'))
+    if (part !== null && !isComponent(part))
       throw tokenizerError('ERR_FORMAT', `${name} must be null or have a type`)
     return [name, part]
   })

@@ -15,7 +15,17 @@ export const validationOptions = [
 
 const dataOptions = ['epochs', 'batchSize', 'accumulate', 'seed', 'shuffle', 'teacher']
 const updateOptions = ['loss', 'optimizer', 'schedule', 'maxNorm', 'precision']
-const runOptions = ['trainable', 'checkpoint', 'resume', 'memoryBudget', 'log', 'signal', 'backend', 'device']
+const runOptions = [
+  'trainable',
+  'checkpoint',
+  'resume',
+  'memoryBudget',
+  'log',
+  'signal',
+  'backend',
+  'device',
+  'exchange',
+]
 
 const names: Readonly<Record<'new Trainer' | 'trainer.fit', readonly string[]>> = {
   'new Trainer': [...dataOptions, ...updateOptions, ...runOptions],

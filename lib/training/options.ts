@@ -20,6 +20,7 @@ import type { GpuSelector } from '../hardware/cuda-device.js'
 import type { OptimizerOptions } from './optimizers.js'
 import { expectOwnOptions } from './option-names.js'
 import type { ScheduleOptions } from './schedules.js'
+import type { GradientExchange } from './shared-gradients.js'
 
 /** A model that can be trained. */
 export interface TrainableModel {
@@ -98,6 +99,12 @@ export interface TrainerOptions {
   readonly trainable?: readonly string[]
   /** Stops the training after the current step. */
   readonly signal?: AbortSignal
+  /**
+   * Ranks that train together, each with the same model, adapter, data and options: of the `accumulate` batches of a step each
+   * computes every world-th, and all make the same update. The parameters have the same bits for any number of ranks of one kind
+   * of machine, and those of one without `exchange`. Not with `memoryBudget`. Default: this one alone.
+   */
+  readonly exchange?: GradientExchange
   /** Default: the best available. */
   readonly backend?: BackendName
   /** The GPU to use. Default: the best one. */
@@ -186,6 +193,7 @@ export function checkOptions(options: TrainerOptions): CheckedOptions {
     if (checked.maxNorm === 0) throw argumentError('options.maxNorm', 'above 0: nothing would be learned', 0)
   }
   if (options.memoryBudget !== undefined) expectInteger('options.memoryBudget', options.memoryBudget, 0)
+  expectExchange(options)
   expectPrecision(checked.precision)
   expectBoolean('options.shuffle', checked.shuffle)
   expectSignal('options.signal', options.signal)
@@ -200,6 +208,16 @@ export function checkOptions(options: TrainerOptions): CheckedOptions {
 function checkLoss(loss: Loss | ModelSource): Loss | Graph {
   const isModel = typeof loss === 'object' && loss !== null && ('graph' in loss || isGraph(loss))
   return isModel ? canonicalise(graphOf(loss as ModelSource, 'options.loss')) : (loss as Loss)
+}
+
+function expectExchange({ exchange, memoryBudget }: TrainerOptions): void {
+  if (exchange === undefined) return
+  if (typeof exchange?.allGather !== 'function')
+    throw argumentError('options.exchange', 'a communicator, or { rank, world, allGather }', exchange)
+  expectInteger('options.exchange.world', exchange.world, 1)
+  expectInteger('options.exchange.rank', exchange.rank, 0, exchange.world - 1)
+  if (memoryBudget !== undefined)
+    throw argumentError('options.memoryBudget', 'absent where ranks train together', memoryBudget)
 }
 
 function expectResume({ resume = false, checkpoint }: TrainerOptions): void {

@@ -16,6 +16,8 @@ import { type Batch, batchSizeOf } from './dataset.js'
 import { converted, expectFields } from './feeds.js'
 import type { Optimizer } from './optimizers.js'
 import { dependsOnSizes, expectTargets, forwardOf, type PassOptions, passesOf, sameNodes } from './passes.js'
+import { expectSameState, type GradientExchange, ownParts, sumShares } from './shared-gradients.js'
+import { gradientGraph, gradientInput, updateStart } from './shared-graphs.js'
 
 /** Options of a {@link TrainingStep}. */
 export interface StepOptions extends PassOptions {
@@ -26,6 +28,8 @@ export interface StepOptions extends PassOptions {
   readonly seed: number
   /** Maximum bytes of intermediate tensors; beyond, the backward pass recomputes values instead of keeping them. */
   readonly memoryBudget?: number | undefined
+  /** Ranks that share the parts of a step. */
+  readonly exchange?: GradientExchange | undefined
 }
 
 /** The numbers that change from step to step. */
@@ -66,6 +70,11 @@ export class TrainingStep implements Disposable {
   readonly #plans = new Map<string, { plan: Plan; step: TrainingGraph }>()
   #state: State
   #current: Plan | undefined
+  /** Plans of the gradients of one part, and which parameters they have. */
+  readonly #gradientPlans = new Map<string, { plan: Plan; passes: TrainingGraph; version: number }>()
+  /** Counts changes of the parameters. */
+  #version = 0
+  #isChecked = false
 
   /** @throws SparkError as {@link addLoss} and {@link differentiate} */
   constructor(options: StepOptions, kernels: Kernels) {
@@ -128,6 +137,8 @@ export class TrainingStep implements Disposable {
     }
     this.#state = new Map([...this.#state.keys()].map(name => [name, Float32Array.from(state.get(name)!)]))
     this.#current = undefined
+    this.#version++
+    this.#isChecked = false
   }
 
   /**
@@ -135,6 +146,8 @@ export class TrainingStep implements Disposable {
    * @throws SparkError ERR_ARGUMENT for a field that is missing or unknown, ERR_SHAPE, ERR_OUT_OF_MEMORY
    */
   async run(parts: readonly Batch[], numbers: StepNumbers): Promise<StepResult> {
+    const { exchange } = this.#options
+    if (exchange) return this.#runShared(parts, numbers, exchange)
     const { plan, step: names } = await this.#planFor(parts)
     const { rate, step, update } = numbers
     await this.#enter(plan)
@@ -142,14 +155,9 @@ export class TrainingStep implements Disposable {
     const feeds: Record<string, ElementArray> = { ...optimizer.feeds(rate, update) }
     if (this.#scales) feeds[lossScale] = Float32Array.of(numbers.lossScale)
     parts.forEach((batch, part) => {
-      if (this.#drops) feeds[inputName(dropoutState, part, parts.length)] = Uint32Array.of(seed, step, part)
-      for (const name of this.#inputs) {
-        const input = inputName(name, part, parts.length)
-        const { dtype } = plan.inputs.find(binding => binding.name === input)!
-        const { data } = batch[name]!
-        expectAttached(`batch['${name}']`, data)
-        feeds[input] = converted(data, dtype)
-      }
+      const named = (name: string): string => inputName(name, part, parts.length)
+      if (this.#drops) feeds[named(dropoutState)] = Uint32Array.of(seed, step, part)
+      Object.assign(feeds, this.#feedsOf(batch, plan, named))
     })
     const results = await plan.run(feeds)
     return { loss: Number(results[names.loss]![0]), gradientNorm: Number(results[names.norm]![0]) }
@@ -166,14 +174,127 @@ export class TrainingStep implements Disposable {
 
   /** Frees the plans. */
   dispose(): void {
-    for (const { plan } of this.#plans.values()) plan.dispose()
+    for (const { plan } of [...this.#plans.values(), ...this.#gradientPlans.values()]) plan.dispose()
     this.#plans.clear()
+    this.#gradientPlans.clear()
     this.#current = undefined
   }
 
   /** As {@link TrainingStep.dispose}. */
   [Symbol.dispose](): void {
     this.dispose()
+  }
+
+  /** Fields of a batch as inputs of a plan. */
+  #feedsOf(batch: Batch, plan: Plan, named: (name: string) => string): Record<string, ElementArray> {
+    const feeds: Record<string, ElementArray> = {}
+    for (const name of this.#inputs) {
+      const { dtype } = plan.inputs.find(binding => binding.name === named(name))!
+      const { data } = batch[name]!
+      expectAttached(`batch['${name}']`, data)
+      feeds[named(name)] = converted(data, dtype)
+    }
+    return feeds
+  }
+
+  /** A step whose parts the ranks share: gradients of this rank's parts, the sum of all, the same update on all ranks. */
+  async #runShared(
+    parts: readonly Batch[],
+    numbers: StepNumbers,
+    exchange: GradientExchange,
+  ): Promise<StepResult> {
+    const sizes = parts.map(batchSizeOf)
+    const total = sizes.reduce((sum, size) => sum + size, 0)
+    const state = await this.readState()
+    if (!this.#isChecked) await expectSameState(exchange, state, numbers.step)
+    this.#isChecked = true
+    const own: Float32Array[] = []
+    for (const part of ownParts(exchange, parts.length))
+      own.push(await this.#share(parts[part]!, part, sizes[part]! / total, state, numbers))
+    const { parameters } = this.#options.adapter
+    const length = parameters.reduce((sum, name) => sum + state.get(name)!.length, 1)
+    const sums = await sumShares(exchange, own, parts.length, length)
+    return { loss: sums[0]!, gradientNorm: await this.#update(sums, numbers) }
+  }
+
+  /** Loss and gradients of one part, times its weight: [1 + elements of the parameters]. */
+  async #share(
+    batch: Batch,
+    part: number,
+    weight: number,
+    state: State,
+    { step, lossScale: scale }: StepNumbers,
+  ): Promise<Float32Array> {
+    const { plan, passes } = await this.#gradientPlan(batch, state)
+    const feeds = this.#feedsOf(batch, plan, name => name)
+    if (this.#scales) feeds[lossScale] = Float32Array.of(scale)
+    if (this.#drops) feeds[dropoutState] = Uint32Array.of(this.#options.seed, step, part)
+    const results = await plan.run(feeds)
+    const factor = Math.fround(weight)
+    const values = this.#options.adapter.parameters.map(
+      name => results[passes.gradients.get(name)!] as Float32Array,
+    )
+    const share = new Float32Array(values.reduce((sum, { length }) => sum + length, 1))
+    share[0] = Number(results[passes.loss]![0]) * factor
+    let at = 1
+    for (const gradient of values) for (const value of gradient) share[at++] = value * factor
+    return share
+  }
+
+  async #gradientPlan(batch: Batch, state: State): Promise<{ plan: Plan; passes: TrainingGraph }> {
+    const shapes = this.#shapesOf([batch])
+    const key = JSON.stringify(shapes)
+    let made = this.#gradientPlans.get(key)
+    if (!made) {
+      const passes = this.#passesFor([batch])
+      expectTargets(passes, shapes)
+      const plan = await Plan.create(gradientGraph(passes), this.#kernels, { shapes })
+      made = { plan, passes, version: -1 }
+      this.#gradientPlans.set(key, made)
+    }
+    if (made.version !== this.#version) {
+      for (const name of this.#options.adapter.parameters)
+        (made.plan.state(name) as Float32Array).set(state.get(name)!)
+      await made.plan.storeState()
+      made.version = this.#version
+    }
+    return made
+  }
+
+  /** Updates the parameters; gives the norm of the gradients. */
+  async #update(sums: Float32Array, { rate, update, lossScale: scale }: StepNumbers): Promise<number> {
+    const { optimizer, adapter } = this.#options
+    const { plan, step } = await this.#updatePlan()
+    await this.#enter(plan)
+    const feeds: Record<string, ElementArray> = { ...optimizer.feeds(rate, update) }
+    if (this.#scales) feeds[lossScale] = Float32Array.of(scale)
+    let at = 1
+    for (const name of adapter.parameters) {
+      const { length } = plan.state(name)
+      feeds[gradientInput(name)] = sums.slice(at, at + length)
+      at += length
+    }
+    const results = await plan.run(feeds)
+    this.#version++
+    return Number(results[step.norm]![0])
+  }
+
+  async #updatePlan(): Promise<{ plan: Plan; step: TrainingGraph }> {
+    const known = this.#plans.get('update')
+    if (known) return known
+    const { adapter, maxNorm, precision, optimizer } = this.#options
+    const step = rewriteForTraining('step', updateStart(adapter, this.#scales), {
+      inputs: [],
+      weights: [1],
+      segments: 1,
+      maxNorm,
+      precision,
+      appendUpdate: (graph, gradients) => optimizer.append(graph, gradients),
+    })
+    const graph = { ...step.graph, outputs: [{ name: step.norm }] }
+    const made = { plan: await Plan.create(graph, this.#kernels), step }
+    this.#plans.set('update', made)
+    return made
   }
 
   /** The plan for batches of these sizes. */

@@ -184,8 +184,11 @@ export class Trainer {
     const { adapter } = this
     using _folder = options.checkpoint && (await lockFolder(options.checkpoint.folder))
     const kernels = await this.#kernels()
-    const { maxNorm, memoryBudget, seed, batchSize } = options
-    using step = new TrainingStep({ ...this.#passes, optimizer, maxNorm, memoryBudget, seed }, kernels)
+    const { maxNorm, memoryBudget, seed, batchSize, exchange } = options
+    using step = new TrainingStep(
+      { ...this.#passes, optimizer, maxNorm, memoryBudget, seed, exchange },
+      kernels,
+    )
     using evaluator = validation && (await this.#evaluator(validation.metrics))
     const validator = validation && new Validator(validation, evaluator!, batchSize)
     const run = new TrainingRun({

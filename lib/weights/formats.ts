@@ -33,16 +33,31 @@ const storedBlocks = [
   'IQ4_NL',
   'IQ4_XS',
   'MXFP4',
+  'IQ1_S',
+  'IQ1_M',
+  'IQ2_XXS',
+  'IQ2_XS',
+  'IQ2_S',
+  'IQ3_XXS',
+  'IQ3_S',
+  'TQ1_0',
+  'TQ2_0',
 ] as const
 
 /** Those formats, as weights have them. */
 export type GgufWeightFormat = Lowercase<(typeof storedBlocks)[number]>
 
 /**
- * Groups of neighbours of a row with a scale of f32: `u4` and `u8` unsigned integers with a zero point, `f8` E4M3. Of each
- * two nibbles the low one comes first.
+ * Groups of neighbours of a row with a scale of f32: `u4` and `u8` unsigned integers with a zero point, a byte or, where the
+ * name ends with `f`, of f32; `f8` E4M3. Of each two nibbles the low one comes first.
  */
 const groups = {
+  u4_16: { block: 16, length: 13 },
+  u8_16: { block: 16, length: 21 },
+  u4_16f: { block: 16, length: 16 },
+  u4_32f: { block: 32, length: 24 },
+  u8_16f: { block: 16, length: 24 },
+  u8_32f: { block: 32, length: 40 },
   u4_32: { block: 32, length: 21 },
   u4_128: { block: 128, length: 69 },
   u8_32: { block: 32, length: 37 },
@@ -51,8 +66,11 @@ const groups = {
   f8_128: { block: 128, length: 132 },
 } as const
 
+/** Those groups. */
+export type GroupWeightFormat = keyof typeof groups
+
 /** Formats of weights in blocks whose scales lie between the codes. */
-export type BlockWeightFormat = GgufWeightFormat | keyof typeof groups
+export type BlockWeightFormat = GgufWeightFormat | GroupWeightFormat
 
 const inBlocks = { dtype: 'u8', scales: 'none', readBy: 'linear' } as const
 
@@ -66,9 +84,13 @@ const blockInfo: Readonly<Record<string, FormatInfo>> = {
   ...Object.fromEntries(Object.entries(groups).map(([name, sizes]) => [name, { ...sizes, ...inBlocks }])),
 }
 
-/** The name of a format in GGUF; undefined for those that GGUF has not. */
-export const ggufName = (format: BlockWeightFormat): Uppercase<GgufWeightFormat> | undefined =>
-  storedBlocks.find(name => name.toLowerCase() === format)
+/** Whether a format is one of groups, which GGUF has not. */
+export const isGroupFormat = (format: BlockWeightFormat): format is GroupWeightFormat =>
+  Object.hasOwn(groups, format)
+
+/** The name of a format in GGUF. */
+export const ggufName = (format: GgufWeightFormat): Uppercase<GgufWeightFormat> =>
+  format.toUpperCase() as Uppercase<GgufWeightFormat>
 
 const scalarFormats = {
   f32: { block: 1, length: 1, dtype: 'f32', scales: 'none', precision: 'fp32', readBy: 'all' },
@@ -103,9 +125,9 @@ export const linearFormats = formatsReadBy('all', 'linear')
 /** Those in blocks. */
 export const blockWeightFormats = formatsReadBy('linear') as readonly BlockWeightFormat[]
 
-/** Whether its codes stand for integers, so that they can be multiplied by rows of integers. */
+/** Whether its codes less their zero points are integers, and its blocks fit rows of integers that share scales. */
 export const hasIntegerCodes = (format: WeightFormat): boolean =>
-  isBlockFormat(format) && !format.startsWith('f8')
+  isBlockFormat(format) && !/^f8|^u\d_(16|\d+f)/.test(format)
 
 /** Whether a weight of this format is in blocks. */
 export const isBlockFormat = (format: WeightFormat): format is BlockWeightFormat =>

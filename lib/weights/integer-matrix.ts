@@ -1,9 +1,10 @@
 // integer-matrix.ts: matrices of unsigned integers less a zero point, times the scale of a group of in features.
 
 import { decode, encode } from '../precision/casts.js'
-import { blockSizeOf, blocksOfGroups, spreadNibbles } from './blocks/groups.js'
+import { blockSizeOf, blocksOfGroups, groupSizes, spreadNibbles } from './blocks/groups.js'
 import { writeHalf } from './blocks/halves.js'
 import { formatInfo } from './formats.js'
+import type { OrderedWeight } from './ordered-weight.js'
 import type { BlockWeight, Weight } from './weight.js'
 
 /** A matrix [rows, cols]. Element (r, c) of group g is (code − zeros[r, g]) · scales[r, g]. */
@@ -17,9 +18,7 @@ export interface IntegerMatrix {
   /** [rows, groups]. */
   readonly scales: Float32Array
   /** [rows, groups]. */
-  readonly zeros: Uint8Array
-  /** The group of each in feature; undefined: groups of as many neighbours. */
-  readonly groupOf: Uint32Array | undefined
+  readonly zeros: Uint8Array | Float32Array
 }
 
 /**
@@ -48,16 +47,48 @@ function symmetricBlocks(matrix: IntegerMatrix, codes: Uint8Array): BlockWeight 
 
 /** A matrix in blocks, or in f32 where its groups are not whole blocks. */
 export function weightOfIntegers(matrix: IntegerMatrix): Weight {
-  const { rows, cols, bits, codes, scales, zeros, groupOf } = matrix
+  return inBlocks(matrix) ?? decoded(matrix)
+}
+
+/**
+ * A matrix of groups of any in features: with its columns group by group, or in f32 where groups are not whole blocks.
+ * @param groupOf - the group of each in feature
+ */
+export function weightOfGroups(matrix: IntegerMatrix, groupOf: ArrayLike<number>): Weight | OrderedWeight {
+  const { rows, cols, bits, codes, scales } = matrix
+  const size = cols / (scales.length / rows)
+  const order = Int32Array.from({ length: cols }, (_, col) => col).sort(
+    (a, b) => groupOf[a]! - groupOf[b]! || a - b,
+  )
+  if (!order.every((feature, col) => groupOf[feature] === Math.floor(col / size)))
+    return decoded(matrix, groupOf)
+  const bytes = unpackBytes(codes, bits, rows, cols)
+  const sorted = new Uint8Array(bytes.length)
+  for (let row = 0; row < bytes.length; row += cols)
+    for (let col = 0; col < cols; col++) sorted[row + col] = bytes[row + order[col]!]!
+  const isByte = bits === 8
+  const packed = isByte ? sorted : bytesOfNibbles(sorted, rows, cols)
+  const weight = inBlocks({ ...matrix, bits: isByte ? 8 : 4, codes: packed })
+  return weight ? { weight, order } : decoded(matrix, groupOf)
+}
+
+/** A matrix in blocks; undefined where its groups are not whole ones. */
+function inBlocks(matrix: IntegerMatrix): BlockWeight | undefined {
+  const { rows, cols, bits, codes, scales, zeros } = matrix
   const groups = scales.length / rows
-  const size = groupOf ? undefined : blockSizeOf(cols / groups, cols)
-  if (size === undefined) return decoded(matrix)
+  const floatZeros = zeros instanceof Float32Array
+  const sizes = floatZeros ? groupSizes.floatZeros : groupSizes.integers
+  const size = blockSizeOf<16 | 32 | 128>(cols / groups, cols, sizes)
+  if (size === undefined) return undefined
   const at = (row: number, col: number): number => row * groups + Math.floor((col * groups) / cols)
   const isNarrow = bits < 4
   const bytes = isNarrow ? bytesOfNibbles(unpackBytes(codes, bits, rows, cols), rows, cols) : codes
   const symmetric = size === 32 ? symmetricBlocks(matrix, bytes) : undefined
   if (symmetric) return symmetric
-  return blocksOfGroups(bits === 8 ? `u8_${size}` : `u4_${size}`, rows, cols, {
+  const width = bits === 8 ? 8 : 4
+  const format = floatZeros ? (`u${width}_${size as 16 | 32}f` as const) : (`u${width}_${size}` as const)
+  return blocksOfGroups(format, rows, cols, {
+    floatZeros,
     scale: (row, col) => scales[at(row, col)]!,
     zero: (row, col) => zeros[at(row, col)]!,
     codes: bytes,
@@ -66,14 +97,17 @@ export function weightOfIntegers(matrix: IntegerMatrix): Weight {
 }
 
 /** A matrix in f32, which holds its elements exactly where scales are those of f16 or bf16. */
-function decoded({ rows, cols, bits, codes, scales, zeros, groupOf }: IntegerMatrix): Weight {
+function decoded(
+  { rows, cols, bits, codes, scales, zeros }: IntegerMatrix,
+  groupOf?: ArrayLike<number>,
+): Weight {
   const data = Float32Array.from(unpackBytes(codes, bits, rows, cols))
   const groups = scales.length / rows
   const group = groupOf ?? Uint32Array.from({ length: cols }, (_, c) => Math.floor((c * groups) / cols))
   for (let r = 0; r < rows; r++) {
     for (let c = 0; c < cols; c++) {
       const at = r * groups + group[c]!
-      data[r * cols + c] = (data[r * cols + c]! - zeros[at]!) * scales[at]!
+      data[r * cols + c] = Math.fround(data[r * cols + c]! - zeros[at]!) * scales[at]!
     }
   }
   return { format: 'f32', rows, cols, data }

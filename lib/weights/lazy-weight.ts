@@ -47,6 +47,8 @@ export function changedWhenRead(
 export interface StoredBytes {
   /** How many there are. */
   readonly byteLength: number
+  /** Where in a file they are, if they are in one. */
+  readonly place?: { readonly file: string; readonly begin: number } | undefined
   /** Reads all, and waits. */
   read(): Uint8Array
   /** Reads all to memory that nobody else has. */

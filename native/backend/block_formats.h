@@ -3,8 +3,8 @@
 // offset:
 //   element i = level(code i) · scale(run) + offset(run)     each operation rounded to f32
 // A code has kLow bits and kHigh bits above those; its level is that of Levels, or code − kZero, less the
-// byte at kZeroAt where that is not negative. four(block, i) gives the codes of elements i to i + 3, i being
-// a multiple of 4, as the bytes of a word. A scale is
+// byte, or the f32 number for kFloatZero, at kZeroAt where that is not negative. four(block, i) gives the
+// codes of elements i to i + 3, i being a multiple of 4, as the bytes of a word. A scale is
 //   kHalf       the f16 number d at kScaleAt
 //   kTimes      d · sub(block, run)
 //   kExponent   2^(e − 128) of the byte e at kScaleAt
@@ -43,7 +43,8 @@ SPARK_HOST_DEVICE inline float power_of(uint32_t code) {
 }
 
 // The low four bits of a number, one in each byte of a word.
-SPARK_HOST_DEVICE inline uint32_t spread_bits(uint32_t bits) {
+template <typename Word>
+SPARK_HOST_DEVICE inline Word spread_bits(Word bits) {
   return (bits & 15) * 0x00204081u & 0x01010101u;
 }
 
@@ -55,9 +56,11 @@ SPARK_HOST_DEVICE inline uint32_t four_nibbles(const uint8_t* from, int i, int h
 template <int kElements_, int kBytes_, int kRun_, int kLow_, int kHigh_>
 struct Block {
   static constexpr int kElements = kElements_, kBytes = kBytes_, kRun = kRun_, kLow = kLow_, kHigh = kHigh_;
-  static constexpr bool kSigned = false;  // codes of 8 bits are
-  static constexpr bool kE4m3 = false;    // codes of 8 bits are floats
-  using Levels = void;                    // a table of 16
+  static constexpr bool kSigned = false;    // codes of 8 bits are
+  static constexpr bool kE4m3 = false;      // codes of 8 bits are floats
+  static constexpr bool kAsStored = false;  // in panels, too: grid_formats.h
+  static constexpr bool kFloatZero = false;
+  using Levels = void;  // a table of 16
   static constexpr int kZero = 0, kOffset = 0, kScaleAt = 0, kMinAt = 2, kZeroAt = -1;
   static constexpr Scale kScale = Scale::kHalf;
   static constexpr int kPanelBlocks = 1;  // that lie together in a panel
@@ -198,17 +201,31 @@ struct MXFP4 : Block<32, 17, 32, 4, 0> {
   }
 };
 
-// Unsigned integers with a scale and a zero point; of each two nibbles the low one comes first.
-template <int kCount, int kBits>
-struct Group : Block<kCount, 5 + kCount * kBits / 8, kCount, kBits, 0> {
+// Ternary: two bits less one.
+struct TQ2_0 : Block<256, 66, 32, 2, 0> {
+  static constexpr int kZero = 1, kScaleAt = 64;
+  SPARK_HOST_DEVICE static uint32_t four(const uint8_t* block, int i) { return four_pairs(block, i); }
+};
+
+// Unsigned integers with a scale and a zero point of kZeroBytes; of each two nibbles the low one comes first.
+template <int kCount, int kBits, int kZeroBytes = 1>
+struct Group : Block<kCount, 4 + kZeroBytes + kCount * kBits / 8, kCount, kBits, 0> {
   static constexpr Scale kScale = Scale::kFloat;
+  static constexpr bool kFloatZero = kZeroBytes == 4;
   static constexpr int kZeroAt = 4, kPanelBlocks = 2;
   SPARK_HOST_DEVICE static uint32_t four(const uint8_t* block, int i) {
-    if constexpr (kBits == 8) return word_at(block + 5 + i);
-    const uint32_t pairs = half_code(block + 5 + i / 2);
+    const uint8_t* codes = block + 4 + kZeroBytes;
+    if constexpr (kBits == 8) return word_at(codes + i);
+    const uint32_t pairs = half_code(codes + i / 2);
     return (pairs & 0xF) | (pairs & 0xF0) << 4 | (pairs & 0xF00) << 8 | (pairs & 0xF000) << 12;
   }
 };
+using U4_16 = Group<16, 4>;
+using U8_16 = Group<16, 8>;
+using U4_16F = Group<16, 4, 4>;
+using U4_32F = Group<32, 4, 4>;
+using U8_16F = Group<16, 8, 4>;
+using U8_32F = Group<32, 8, 4>;
 using U4_32 = Group<32, 4>;
 using U4_128 = Group<128, 4>;
 using U8_32 = Group<32, 8>;
@@ -224,11 +241,25 @@ struct F8Group : Block<kCount, 4 + kCount, kCount, 8, 0> {
 using F8_32 = F8Group<32>;
 using F8_128 = F8Group<128>;
 
+}  // namespace spark::blocks
+
+#include "backend/grid_formats.h"
+
+namespace spark::blocks {
+
 // No product is contracted with a sum, on the host and on a device.
 template <typename F>
 SPARK_HOST_DEVICE inline float scale_of(const uint8_t* block, int run) {
   if constexpr (F::kScale == Scale::kExponent) return power_of(block[F::kScaleAt]);
   if constexpr (F::kScale == Scale::kFloat) return bits_float(word_at(block + F::kScaleAt));
+  if constexpr (F::kAsStored) {
+    const StoredBlock source{block};
+    const float d = F16::decode(F::half(source));
+    if constexpr (F::kScale == Scale::kHalf)
+      return d;
+    else
+      return d * (static_cast<float>(F::factor(source, run)) * F::kStep);
+  }
   const float d = F16::decode(half_code(block + F::kScaleAt));
   return F::kScale == Scale::kHalf ? d : d * static_cast<float>(F::sub(block, run));
 }
@@ -265,8 +296,13 @@ SPARK_HOST_DEVICE inline constexpr int lowest_level() {
 // The zero point of a block.
 template <typename F>
 SPARK_HOST_DEVICE inline float zero_of(const uint8_t* block) {
+  if constexpr (F::kFloatZero) return bits_float(word_at(block + F::kZeroAt));
   return F::kZeroAt < 0 ? 0.0f : static_cast<float>(block[F::kZeroAt < 0 ? 0 : F::kZeroAt]);
 }
+
+// Whether levels are integers, in blocks that rows of integers (backend/integer_rows.h) are multiplied with.
+template <typename F>
+constexpr bool kHasIntegers = !F::kE4m3 && !F::kFloatZero && F::kElements >= 32;
 
 // Element i of a block.
 template <typename F>
@@ -280,55 +316,67 @@ SPARK_HOST_DEVICE inline float element_of(const uint8_t* block, int i) {
 }  // namespace spark::blocks
 
 // SPARK_FOR_EACH_BLOCK_FORMAT(DEFINE): DEFINE(dtype name, enumerator of DType, struct) for every format.
-#define SPARK_FOR_EACH_BLOCK_FORMAT(DEFINE)      \
-  DEFINE(q4_0, kQ4_0, spark::blocks::Q4_0)       \
-  DEFINE(q4_1, kQ4_1, spark::blocks::Q4_1)       \
-  DEFINE(q5_0, kQ5_0, spark::blocks::Q5_0)       \
-  DEFINE(q5_1, kQ5_1, spark::blocks::Q5_1)       \
-  DEFINE(q8_0, kQ8_0, spark::blocks::Q8_0)       \
-  DEFINE(q2_k, kQ2_K, spark::blocks::Q2_K)       \
-  DEFINE(q3_k, kQ3_K, spark::blocks::Q3_K)       \
-  DEFINE(q4_k, kQ4_K, spark::blocks::Q4_K)       \
-  DEFINE(q5_k, kQ5_K, spark::blocks::Q5_K)       \
-  DEFINE(q6_k, kQ6_K, spark::blocks::Q6_K)       \
-  DEFINE(iq4_nl, kIQ4_NL, spark::blocks::IQ4_NL) \
-  DEFINE(iq4_xs, kIQ4_XS, spark::blocks::IQ4_XS) \
-  DEFINE(mxfp4, kMXFP4, spark::blocks::MXFP4)    \
-  DEFINE(u4_32, kU4_32, spark::blocks::U4_32)    \
-  DEFINE(u4_128, kU4_128, spark::blocks::U4_128) \
-  DEFINE(u8_32, kU8_32, spark::blocks::U8_32)    \
-  DEFINE(u8_128, kU8_128, spark::blocks::U8_128) \
-  DEFINE(f8_32, kF8_32, spark::blocks::F8_32)    \
+#define SPARK_FOR_EACH_BLOCK_FORMAT(DEFINE)         \
+  DEFINE(q4_0, kQ4_0, spark::blocks::Q4_0)          \
+  DEFINE(q4_1, kQ4_1, spark::blocks::Q4_1)          \
+  DEFINE(q5_0, kQ5_0, spark::blocks::Q5_0)          \
+  DEFINE(q5_1, kQ5_1, spark::blocks::Q5_1)          \
+  DEFINE(q8_0, kQ8_0, spark::blocks::Q8_0)          \
+  DEFINE(q2_k, kQ2_K, spark::blocks::Q2_K)          \
+  DEFINE(q3_k, kQ3_K, spark::blocks::Q3_K)          \
+  DEFINE(q4_k, kQ4_K, spark::blocks::Q4_K)          \
+  DEFINE(q5_k, kQ5_K, spark::blocks::Q5_K)          \
+  DEFINE(q6_k, kQ6_K, spark::blocks::Q6_K)          \
+  DEFINE(iq4_nl, kIQ4_NL, spark::blocks::IQ4_NL)    \
+  DEFINE(iq4_xs, kIQ4_XS, spark::blocks::IQ4_XS)    \
+  DEFINE(mxfp4, kMXFP4, spark::blocks::MXFP4)       \
+  DEFINE(iq1_s, kIQ1_S, spark::blocks::IQ1_S)       \
+  DEFINE(iq1_m, kIQ1_M, spark::blocks::IQ1_M)       \
+  DEFINE(iq2_xxs, kIQ2_XXS, spark::blocks::IQ2_XXS) \
+  DEFINE(iq2_xs, kIQ2_XS, spark::blocks::IQ2_XS)    \
+  DEFINE(iq2_s, kIQ2_S, spark::blocks::IQ2_S)       \
+  DEFINE(iq3_xxs, kIQ3_XXS, spark::blocks::IQ3_XXS) \
+  DEFINE(iq3_s, kIQ3_S, spark::blocks::IQ3_S)       \
+  DEFINE(tq1_0, kTQ1_0, spark::blocks::TQ1_0)       \
+  DEFINE(tq2_0, kTQ2_0, spark::blocks::TQ2_0)       \
+  DEFINE(u4_16, kU4_16, spark::blocks::U4_16)       \
+  DEFINE(u8_16, kU8_16, spark::blocks::U8_16)       \
+  DEFINE(u4_16f, kU4_16F, spark::blocks::U4_16F)    \
+  DEFINE(u4_32f, kU4_32F, spark::blocks::U4_32F)    \
+  DEFINE(u8_16f, kU8_16F, spark::blocks::U8_16F)    \
+  DEFINE(u8_32f, kU8_32F, spark::blocks::U8_32F)    \
+  DEFINE(u4_32, kU4_32, spark::blocks::U4_32)       \
+  DEFINE(u4_128, kU4_128, spark::blocks::U4_128)    \
+  DEFINE(u8_32, kU8_32, spark::blocks::U8_32)       \
+  DEFINE(u8_128, kU8_128, spark::blocks::U8_128)    \
+  DEFINE(f8_32, kF8_32, spark::blocks::F8_32)       \
   DEFINE(f8_128, kF8_128, spark::blocks::F8_128)
 
 namespace spark {
 
-// Elements and bytes of a block of a weight; {1, 0} for formats without blocks of this kind.
+// What one has to know of a block of a weight; no bytes for formats without blocks of this kind.
 struct BlockSize {
   int elements, bytes, panel_blocks;
+  int run_cols;       // columns that share a scale, 32 at most
+  bool has_integers;  // so that it can be multiplied by rows of integers
 };
 
 SPARK_HOST_DEVICE inline BlockSize block_size(DType dtype) {
   switch (dtype) {
-#define SPARK_BLOCK_SIZE(name, enumerator, Format) \
-  case DType::enumerator:                          \
-    return {Format::kElements, Format::kBytes, Format::kPanelBlocks};
+#define SPARK_BLOCK_SIZE(name, enumerator, Format)                                                          \
+  case DType::enumerator:                                                                                   \
+    return {Format::kElements, Format::kBytes, Format::kPanelBlocks, Format::kRun < 32 ? Format::kRun : 32, \
+            blocks::kHasIntegers<Format>};
     SPARK_FOR_EACH_BLOCK_FORMAT(SPARK_BLOCK_SIZE)
 #undef SPARK_BLOCK_SIZE
     default:
-      return {1, 0, 1};
+      return {1, 0, 1, 32, false};
   }
 }
 
-// Columns that share a scale, 32 at most.
-SPARK_HOST_DEVICE inline int run_cols(DType dtype) {
-  return dtype == DType::kQ2_K || dtype == DType::kQ3_K || dtype == DType::kQ6_K ? 16 : 32;
-}
+SPARK_HOST_DEVICE inline int run_cols(DType dtype) { return block_size(dtype).run_cols; }
 
-// Whether codes stand for integers, so that they can be multiplied by rows of integers.
-SPARK_HOST_DEVICE inline bool has_integer_codes(DType dtype) {
-  return block_size(dtype).bytes > 0 && dtype != DType::kF8_32 && dtype != DType::kF8_128;
-}
+SPARK_HOST_DEVICE inline bool has_integer_codes(DType dtype) { return block_size(dtype).has_integers; }
 
 SPARK_HOST_DEVICE inline bool is_block_format(DType dtype) { return block_size(dtype).bytes > 0; }
 

@@ -1,7 +1,7 @@
 // block_panels.h: where the parts of a block format lie in panels (backend/weight.h). The blocks of 32 rows
 // at the same columns, kPanelBlocks of a row, lie together: for each block scales, then minima or zero
 // points, for each run its factors of both, then words of codes for groups of columns. Within a part, rows
-// lie next to each other.
+// lie next to each other. Formats of kAsStored have their parts as in the block, in steps of two bytes.
 #pragma once
 
 #include "backend/block_formats.h"
@@ -9,7 +9,7 @@
 
 namespace spark {
 
-template <typename F>
+template <typename F, bool = F::kAsStored>
 struct BlockPanel {
   static constexpr bool kTimes = F::kScale == blocks::Scale::kTimes;
   static constexpr bool kHasOffset = F::kOffset != 0, kHasZero = F::kZeroAt >= 0;
@@ -17,7 +17,10 @@ struct BlockPanel {
   static constexpr int kScaleBytes = F::kScale == blocks::Scale::kExponent ? 1
                                      : F::kScale == blocks::Scale::kFloat  ? 4
                                                                            : 2;
-  static constexpr int kMinBytes = kHasOffset ? 2 : kHasZero ? 1 : 0;  // of a minimum or a zero point
+  static constexpr int kMinBytes = kHasOffset      ? 2
+                                   : F::kFloatZero ? 4
+                                   : kHasZero      ? 1
+                                                   : 0;  // of a minimum or a zero point
   // Columns whose low and high bits share a word: byte i of it has those of the columns 4s + i, from bit s ·
   // bits on.
   static constexpr int kLowCols = 32 / F::kLow, kHighCols = F::kHigh ? 32 / F::kHigh : kCols;
@@ -32,6 +35,16 @@ struct BlockPanel {
   // Groups of a row, the last one filled up with zeros, and bytes of a panel.
   SPARK_HOST_DEVICE static int64_t groups(int64_t cols) { return (cols + kCols - 1) / kCols; }
   SPARK_HOST_DEVICE static int64_t bytes(int64_t cols) { return groups(cols) * kBytes; }
+};
+
+template <typename F>
+struct BlockPanel<F, true> {
+  static constexpr bool kHasOffset = false, kHasZero = false;
+  static constexpr int kCols = F::kElements;
+  static constexpr int64_t kBytes = F::kBytes * kPanelRows;
+  static_assert(F::kBytes % 2 == 0 && F::kPanelBlocks == 1);
+
+  SPARK_HOST_DEVICE static int64_t bytes(int64_t cols) { return (cols + kCols - 1) / kCols * kBytes; }
 };
 
 // Bytes of a panel of a weight in a block format.

@@ -8,7 +8,17 @@
 namespace spark {
 
 // gelu: x/2 · (1 + erf(x/√2)); gelu_tanh: x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))); silu: x / (1 + e^-x)
-enum class Activation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSilu, kSigmoid, kTanh };
+enum class Activation : uint8_t {
+  kNone,
+  kRelu,
+  kGelu,
+  kGeluTanh,
+  kSilu,
+  kSigmoid,
+  kTanh,
+  kRelu6,
+  kHardSwish
+};
 
 // y[t, o] = activation(row_scale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o]
 struct LinearArgs {

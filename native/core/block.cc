@@ -95,10 +95,16 @@ std::shared_ptr<Block> Block::allocate_host(size_t bytes) {
   uintptr_t start = address_of(base);
   if (huge) {
     start = (start + kHugePage - 1) & ~(kHugePage - 1);
-    madvise(reinterpret_cast<void*>(start), bytes, MADV_HUGEPAGE);
+    advise_huge_pages(reinterpret_cast<void*>(start), bytes);
   }
   return adopt(MemoryKind::kHost, reinterpret_cast<void*>(start), bytes, -1,
                [base, mapped] { munmap(base, mapped); });
+}
+
+void advise_huge_pages(void* start, size_t bytes) {
+  const uintptr_t from = (address_of(start) + kHugePage - 1) & ~(kHugePage - 1);
+  const uintptr_t to = (address_of(start) + bytes) & ~(kHugePage - 1);
+  if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
 }
 
 std::shared_ptr<Block> Block::find(const void* address, size_t bytes) {

@@ -45,6 +45,10 @@ class Block {
   std::function<void()> release_;
 };
 
+// Asks for huge pages where whole ones lie in [start, start + bytes): memory that is written for the first
+// time has a page fault for each page.
+void advise_huge_pages(void* start, size_t bytes);
+
 struct MemoryStats {
   size_t blocks;
   size_t bytes[kMemoryKinds];

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+#include <cerrno>
+#include <chrono>
 #include <mutex>
 
 namespace spark {
@@ -20,6 +22,20 @@ class Condition {
   template <typename Ready>
   void wait(std::unique_lock<std::mutex>& lock, Ready ready) {
     while (!ready()) pthread_cond_wait(&condition_, lock.mutex()->native_handle());
+  }
+  // The same until `deadline`; whether `ready()` holds.
+  template <typename Ready>
+  bool wait_until(std::unique_lock<std::mutex>& lock, std::chrono::steady_clock::time_point deadline,
+                  Ready ready) {
+    const auto since = deadline.time_since_epoch();
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
+    const timespec time{seconds.count(), std::chrono::nanoseconds(since - seconds).count()};
+    while (!ready()) {
+      const int status =
+          pthread_cond_clockwait(&condition_, lock.mutex()->native_handle(), CLOCK_MONOTONIC, &time);
+      if (status == ETIMEDOUT) return ready();
+    }
+    return true;
   }
   void notify_one() { pthread_cond_signal(&condition_); }
   void notify_all() { pthread_cond_broadcast(&condition_); }

@@ -10,10 +10,10 @@ namespace spark {
 
 class Library {
  public:
-  // Opens the first of `names` that loads.
-  explicit Library(std::initializer_list<const char*> names) {
+  // Opens the first of `names` that loads. `visibility`: RTLD_GLOBAL where what it loads needs its symbols.
+  explicit Library(std::initializer_list<const char*> names, int visibility = RTLD_LOCAL) {
     for (const char* name : names) {
-      handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+      handle_ = dlopen(name, RTLD_NOW | visibility);
       if (handle_) {
         name_ = name;
         reason_.clear();

@@ -155,10 +155,10 @@ size_t Arguments::choice_of(const char* name, std::initializer_list<const char*>
 Activation Arguments::activation(const char* name) const {
   if (!has(name)) return Activation::kNone;
   const std::string text = this->text(name);
-  const char* names[] = {"none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"};
-  for (size_t i = 0; i < std::size(names); ++i) {
-    if (text == names[i]) return static_cast<Activation>(i);
-  }
+  const char* names[] = {"none",    "relu", "gelu",  "gelu_tanh", "silu",
+                         "sigmoid", "tanh", "relu6", "hard_swish"};
+  const auto found = std::find(std::begin(names), std::end(names), text);
+  if (found != std::end(names)) return static_cast<Activation>(found - names);
   throw Error("ERR_ARGUMENT", message(name, " is not an activation: '", text, "'"));
 }
 

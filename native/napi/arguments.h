@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "collective/communicator.h"
 #include "core/footprint.h"
 #include "napi/field.h"
 #include "napi/job_memory.h"
@@ -48,6 +49,10 @@ class Arguments {
       : object_(object), placement_(std::move(placement)), copies_(copies) {}
   // Those of a step of a blueprint: operands are pieces of the regions of its binding.
   explicit Arguments(Field object) : object_(std::move(object)) {}
+
+  // What steps of the plan call that these arguments are of; null where it has none.
+  void set_communicator(collective::Communicator* communicator) { communicator_ = communicator; }
+  collective::Communicator* communicator() const { return communicator_; }
 
   int64_t size(const char* name) const;  // a non-negative integer
   double number(const char* name) const;
@@ -163,6 +168,7 @@ class Arguments {
   Field object_;
   Placement placement_;
   Copies* copies_ = nullptr;
+  collective::Communicator* communicator_ = nullptr;
   std::vector<std::shared_ptr<Block>> blocks_;
   std::vector<Napi::ObjectReference> references_;
 };

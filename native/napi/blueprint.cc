@@ -52,6 +52,7 @@ struct Blueprint {
   std::vector<BlueprintStep> steps;
   std::vector<RegionPlan> regions;
   int threads = 0;
+  std::shared_ptr<PlanCommunicator> communicator;
   std::shared_ptr<HeldMemory> shared = std::make_shared<HeldMemory>();
 };
 
@@ -174,6 +175,7 @@ void bind_steps(const Blueprint& blueprint, std::vector<double> sizes, std::vect
       continue;
     }
     Arguments in(Field(step.args, binding));
+    if (bound.communicator) in.set_communicator(bound.communicator->communicator.get());
     try {
       std::function<void()> work = prepare(step.op, cpu::backend(), in);
       if (again) {
@@ -192,6 +194,7 @@ void bind_steps(const Blueprint& blueprint, std::vector<double> sizes, std::vect
 Napi::Value blueprint_create(const Napi::CallbackInfo& info) {
   auto blueprint = std::make_shared<Blueprint>();
   blueprint->threads = info[2].IsNumber() ? info[2].ToNumber().Int32Value() : 0;
+  blueprint->communicator = PlanCommunicator::of(info[3]);
   const Napi::Array steps = info[0].As<Napi::Array>(), regions = info[1].As<Napi::Array>();
   for (uint32_t i = 0; i < steps.Length(); ++i) {
     const Napi::HandleScope scope(info.Env());
@@ -219,6 +222,7 @@ Napi::Value blueprint_bind(const Napi::CallbackInfo& info) {
   const bool again = info[5].IsExternal();
   const PlanHandle bound = again ? idle_plan(info[5]) : std::make_shared<BoundPlan>();
   bound->threads = blueprint->threads;
+  bound->communicator = blueprint->communicator;
   bound->shared = blueprint->shared;
   const bool keeps = again && has_undefined(info[2].As<Napi::Array>());
   HeldMemory memory;

@@ -6,10 +6,11 @@
 
 namespace spark::napi {
 
-// blueprintCreate(steps, regions, threads): a handle of { op, args, node }[] for the CPU. In `args` a bigint
-// is the index of a size, and { region, offset, count } an operand. A region is { array }: memory that all
-// plans share; { slot }: the array of this number that a plan is given; { type, count }: a part of the arena
-// with elements as those of the typed array `type`. `threads` is that of planCreate().
+// blueprintCreate(steps, regions, threads, communicator?): a handle of { op, args, node }[] for the CPU. In
+// `args` a bigint is the index of a size, and { region, offset, count } an operand. A region is { array }:
+// memory that all plans share; { slot }: the array of this number that a plan is given; { type, count }: a
+// part of the arena with elements as those of the typed array `type`. `threads` and `communicator` are those
+// of planCreate().
 Napi::Value blueprint_create(const Napi::CallbackInfo& info);
 
 // blueprintBind(handle, sizes, arrays, arena, offsets, plan?): a plan as planCreate() makes it. `sizes`:

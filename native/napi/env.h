@@ -45,6 +45,8 @@ struct EnvState {
   // Handed over by lib/native.ts.
   Napi::FunctionReference spark_error;          // the class
   Napi::FunctionReference make_untransferable;  // of an ArrayBuffer
+  // What sums for communicators that JavaScript carries, by their numbers.
+  std::unordered_map<uint64_t, Napi::FunctionReference> summers;
 
  private:
   Napi::Env env_;

@@ -23,6 +23,7 @@ void hold(Napi::ArrayBuffer buffer) {
   if (is_held(buffer) || Block::find(buffer.Data(), 1)) return;
   EnvState::of(buffer.Env()).make_untransferable.Call({buffer});
   buffer.TypeTag(&kHeld);
+  advise_huge_pages(buffer.Data(), buffer.ByteLength());
 }
 
 void Copies::Free::operator()(std::byte* data) const {

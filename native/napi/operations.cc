@@ -1,9 +1,11 @@
 // operations.cc: lookup of operations by name.
 #include "napi/operations.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
+#include "collective/communicator.h"
 #include "core/error.h"
 #include "napi/readers/readers.h"
 
@@ -33,6 +35,25 @@ const Operation kOperations[] = {
 #include "backend/operations.def"
 };
 
+// A step of plans on the CPU that is no kernel: y[count] = the sums of x over all ranks. y may be x.
+constexpr std::string_view kAllReduce = "allReduce";
+
+Work prepare_all_reduce(Arguments& in) {
+  collective::Communicator* communicator = in.communicator();
+  if (!communicator) throw Error("ERR_UNSUPPORTED", "only plans with a communicator sum over ranks");
+  const int64_t count = in.size("count"), world = in.size("world");
+  if (world != communicator->world()) {
+    throw Error("ERR_ARGUMENT",
+                message("world is ", world, ", but the communicator has ", communicator->world(), " ranks"));
+  }
+  const float* x = in.input<float>("x", count);
+  float* y = in.output<float>("y", count);
+  return [=] {
+    if (y != x) std::copy_n(x, count, y);
+    communicator->all_reduce(y, static_cast<size_t>(count));
+  };
+}
+
 const Operation& operation_named(const std::string& name) {
   static const auto kByName = [] {
     std::unordered_map<std::string_view, const Operation*> by_name;
@@ -47,15 +68,17 @@ const Operation& operation_named(const std::string& name) {
 }  // namespace
 
 Work prepare(const std::string& op, const Backend& backend, Arguments& in) {
+  if (op == kAllReduce && !in.placed()) return prepare_all_reduce(in);
   return operation_named(op).prepare(backend, in);
 }
 
 bool has_operation(const std::string& op, const Backend& backend) {
+  if (op == kAllReduce) return backend.name == std::string_view("cpu");
   return operation_named(op).supported(backend);
 }
 
 std::vector<const char*> operation_names() {
-  std::vector<const char*> names;
+  std::vector<const char*> names{kAllReduce.data()};
   for (const Operation& operation : kOperations) names.push_back(operation.name);
   return names;
 }

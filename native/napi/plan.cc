@@ -2,6 +2,9 @@
 #include "napi/plan.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +14,7 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "napi/bound_plan.h"
+#include "napi/collective.h"
 #include "napi/job.h"
 #include "napi/operations.h"
 
@@ -19,7 +23,50 @@ namespace {
 
 // A plan whose last run took less may run on the JavaScript thread: the way to another thread and back takes
 // some tens of microseconds.
-constexpr std::chrono::microseconds kBriefRun{500};
+constexpr std::chrono::microseconds kBriefRun{8000};
+// The same beside runs on other threads, which leave it few workers or none.
+constexpr std::chrono::microseconds kBriefRunBesideOthers{500};
+
+std::atomic<int> runs_elsewhere{0};
+
+bool is_brief(const Plan& plan) {
+  return plan.last_run() < (runs_elsewhere == 0 ? kBriefRun : kBriefRunBesideOthers);
+}
+
+// Works on a plan whose steps wait for other ranks, on the thread of its communicator: those of Node's pool
+// are fewer than ranks may be. A run that fails ends the communicator, so that the others wait no longer.
+Napi::Value work_with_ranks(Napi::Env env, const PlanHandle& bound, std::function<void()> run) {
+  collective::Communicator* communicator = bound->communicator->communicator.get();
+  const auto work = [run = std::move(run), communicator] {
+    try {
+      run();
+    } catch (const std::exception& error) {
+      communicator->abort(message("rank ", communicator->rank(), " failed: ", error.what()));
+      throw;
+    }
+  };
+  return start_collective(env, bound->communicator->handle.Value(), work, [bound](Napi::Env) {});
+}
+
+// Works on a plan of the CPU: before this returns where `at_once`, in a job otherwise.
+Napi::Value work_on(Napi::Env env, const PlanHandle& bound, bool at_once,
+                    const std::function<void(Plan&)>& work) {
+  // Where ranks wait for each other, only the promise holds the plan: it dies on the JavaScript thread.
+  const auto run = [bound = bound.get(), work] {
+    const ThreadLimit limit(bound->threads);
+    work(bound->plan);
+  };
+  if (bound->communicator) return work_with_ranks(env, bound, run);
+  if (at_once && is_brief(bound->plan)) {
+    run();
+    return env.Undefined();
+  }
+  return start_job(env, [run, bound] {
+    ++runs_elsewhere;
+    const std::shared_ptr<void> counted(nullptr, [](void*) { --runs_elsewhere; });
+    run();
+  });
+}
 
 // The plan, reserved until the last copy of the pointer goes: for one run, however that begins and ends. A
 // run on memory that somebody has detached since (transfer(), dispose()) would be a use after free.
@@ -42,6 +89,7 @@ void bind_steps(const Napi::Array& steps, const Backend& backend, const Placemen
     const std::string what =
         node.IsString() ? message(op, " of node '", node.ToString().Utf8Value(), "'") : op;
     Arguments in(step.Get("args").As<Napi::Object>(), placement);
+    if (bound.communicator) in.set_communicator(bound.communicator->communicator.get());
     try {
       bound.plan.add(what, prepare(op, backend, in));
     } catch (const Error& error) {
@@ -65,6 +113,7 @@ Napi::Value plan_create(const Napi::CallbackInfo& info) {
     bind_steps(steps, cuda::backend(), bound->cuda->placement(), *bound);
   } else {
     bound->threads = info[4].IsNumber() ? info[4].ToNumber().Int32Value() : 0;
+    bound->communicator = PlanCommunicator::of(info[5]);
     const ThreadLimit limit(bound->threads);
     bind_steps(steps, cpu::backend(), {}, *bound);
   }
@@ -75,14 +124,8 @@ Napi::Value plan_run(const Napi::CallbackInfo& info) {
   const PlanHandle bound = claimed(info[0]);
   const int64_t times = info[2].IsNumber() ? info[2].ToNumber().Int64Value() : 1;
   if (bound->cuda) return bound->cuda->run(info.Env(), bound->plan, times, bound);
-  const bool at_once = info[1].ToBoolean() && times == 1 && bound->plan.last_run() < kBriefRun;
-  const auto run = [bound, times] {
-    const ThreadLimit limit(bound->threads);
-    bound->plan.run(times);
-  };
-  if (!at_once) return start_job(info.Env(), run);
-  run();
-  return info.Env().Undefined();
+  return work_on(info.Env(), bound, info[1].ToBoolean() && times == 1,
+                 [times](Plan& plan) { plan.run(times); });
 }
 
 Napi::Value plan_stop(const Napi::CallbackInfo& info) {
@@ -106,10 +149,7 @@ Napi::Value plan_profile(const Napi::CallbackInfo& info) {
   if (bound->cuda) {
     throw Error("ERR_UNSUPPORTED", "steps on a device have no clock of their own: run them one by one");
   }
-  return start_job(info.Env(), [bound] {
-    const ThreadLimit limit(bound->threads);
-    bound->plan.profile();
-  });
+  return work_on(info.Env(), bound, info[1].ToBoolean(), [](Plan& plan) { plan.profile(); });
 }
 
 Napi::Value plan_step_times(const Napi::CallbackInfo& info) {

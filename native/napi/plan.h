@@ -5,10 +5,11 @@
 
 namespace spark::napi {
 
-// planCreate(steps, ordinal, memory, graphs, threads): a handle of { op, args }[] on a CUDA device, or on the
-// CPU without `ordinal`; operands are bound once and kept alive. `memory`: what a device does not copy at
-// each run, `graphs`: whether it captures its runs, true without a value; see CudaPlan. `threads`: how many a
-// plan on the CPU may use, without a value as many as setThreads says.
+// planCreate(steps, ordinal, memory, graphs, threads, communicator?): a handle of { op, args }[] on a CUDA
+// device, or on the CPU without `ordinal`; operands are bound once and kept alive. `memory`: what a device
+// does not copy at each run, `graphs`: whether it captures its runs, true without a value; see CudaPlan.
+// `threads`: how many a plan on the CPU may use, without a value as many as setThreads says. `communicator`:
+// the handle of what steps on the CPU call to work with other ranks; runs are then on its thread.
 Napi::Value plan_create(const Napi::CallbackInfo& info);
 
 // planRun(handle, brief, times): a promise of undefined, settled when all steps are done, `times` times, 1

@@ -52,12 +52,14 @@ void Plan::perform(size_t i) {
 void Plan::profile() {
   step_times_.clear();
   step_times_.reserve(steps_.size());
+  const auto begin = std::chrono::steady_clock::now();
   for (size_t i = 0; i < steps_.size(); ++i) {
     const auto start = std::chrono::steady_clock::now();
     perform(i);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
     step_times_.push_back(took.count());
   }
+  last_run_ = std::chrono::steady_clock::now() - begin;
 }
 
 }  // namespace spark

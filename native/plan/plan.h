@@ -37,7 +37,7 @@ class Plan {
   // Ends repeat() after the pass in progress, from any thread.
   void stop() { stopped_ = true; }
 
-  // As perform(), and takes the time of each step.
+  // As run() once, and takes the time of each step.
   void profile();
 
   // Milliseconds of each step of the last profile().

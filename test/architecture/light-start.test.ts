@@ -26,7 +26,7 @@ t.test('the library', async t => {
   t.strictSame(packages, [], 'no package of others')
   t.ok(own.includes('model/graph-builder.js'), 'what is synchronous is there')
   const lazy = [
-    /^(plan|cli)\//,
+    /^(plan|cluster|cli)\//,
     /^kernels\/js\/(?!elements)/,
     /^pipeline\.js/,
     /^io\/onnx\/(?!save\.js)/,
@@ -46,7 +46,28 @@ t.test('the library', async t => {
       [],
       `nothing like ${pattern}`,
     )
-  t.ok(own.length <= 260, `${own.length} modules`)
+  t.ok(own.length <= 262, `${own.length} modules`)
+})
+
+t.test('the cluster', async t => {
+  const { own, packages } = loadedBy('cluster/index.js')
+  const { peerDependencies } = JSON.parse(readFileSync(path.join(dist, '../package.json'), 'utf8'))
+  t.strictSame(
+    packages.filter(name => Object.keys(peerDependencies).some(peer => name.startsWith(peer))),
+    [],
+    'no optional package',
+  )
+  t.ok(own.includes('cluster/node/cluster-node.js'))
+  for (const pattern of [
+    /^(plan|cli|simulation)\//,
+    /^kernels\/(cpu|cuda|js\/(?!elements))/,
+    /^pipeline\.js/,
+  ])
+    t.strictSame(
+      own.filter(file => pattern.test(file)),
+      [],
+      `nothing like ${pattern}`,
+    )
 })
 
 t.test('dgx-spark --help', async t => {

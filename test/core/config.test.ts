@@ -14,6 +14,7 @@ t.test('an empty environment gives the defaults', async t => {
     threads: 0,
     cpuIsa: null,
     weightCache: null,
+    clusterHome: null,
     ffmpeg: 'ffmpeg',
     log: 'silent',
   })

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { Script } from 'node:vm'
 import * as library from 'dgx-spark'
+import * as cluster from 'dgx-spark/cluster'
 import t from 'tap'
 import { ModuleKind, ScriptTarget, transpileModule } from 'typescript'
 import { root } from '../fixtures/docs/pages.js'
@@ -22,10 +23,10 @@ function examplesOf(comment: string): string[] {
 }
 
 t.test('every public class has an example', t => {
-  const classes = Object.entries(library).filter(
+  const classes = [...Object.entries(library), ...Object.entries(cluster)].filter(
     ([, value]) => typeof value === 'function' && /^class\b/.test(String(value)),
   )
-  t.ok(classes.length >= 14, `${classes.length} classes`)
+  t.ok(classes.length >= 30, `${classes.length} classes`)
   for (const [name] of classes) {
     const declaration = new RegExp(
       `(\\/\\*\\*(?:(?!\\*\\/)[\\s\\S])*\\*\\/)\\nexport (abstract )?class ${name}\\b`,

@@ -13,11 +13,34 @@ import { writeEncoderFolder } from '../fixtures/text/encoder-folder.js'
 const folder = path.join(root, 'test/fixtures/readme')
 const skip = !loadAddon().addon && 'too slow without the addon'
 
+/** Commands that test/cli runs at length; here only their options are looked up. */
+const atLength = [
+  'chat',
+  'generate',
+  'demo',
+  'finetune',
+  'inspect-route',
+  'monitor',
+  'verify',
+  'data download',
+  'up',
+  'invite',
+  'node',
+  'links',
+  'place',
+  'token create',
+  'token list',
+  'audit show',
+  'audit verify',
+  'service install',
+]
+
 function run(args: readonly string[], cwd: string): { status: number | null; output: string } {
   const { status, stdout, stderr } = spawnSync(process.execPath, ['--no-warnings', ...args], {
     cwd,
     env: { ...process.env, DGX_SPARK_BACKEND: 'cpu' },
     encoding: 'utf8',
+    timeout: 300_000,
   })
   return { status, output: stdout + stderr }
 }
@@ -82,6 +105,10 @@ t.test('programs and commands', { skip }, async t => {
   writeChatModel(path.join(cwd, 'chat-model'))
   t.match(program('text'), /^45 tokens: user\nWhat does <\|im_end\|> mean\?\nassistant\n\n/)
   t.match(program('generate'), /length 20 72\n64 tokens of the prompt were there already\n-?0\.\d+\n\d+/)
+  t.match(
+    program('session'),
+    /^\d+ tokens came with the file\n\d+ tokens of the prompt were there already\n$/,
+  )
   t.match(program('targets'), /fc1 8\n.*in 3 modules/s)
   t.match(program('round-trip'), /^4 4\nFloat32Array\(10\)/)
   t.match(program('benchmark'), /inferences\/s.*bf16 against.*onnxruntime cpu against.*of 20 frames/s)
@@ -120,17 +147,7 @@ t.test('programs and commands', { skip }, async t => {
     const ours = new Set(all.filter(command => command.startsWith('dgx-spark ') && !command.includes('<')))
     for (const command of ours) {
       const args = command.split(' ').slice(1)
-      // test/cli runs these at length.
-      const long = [
-        'chat',
-        'generate',
-        'demo',
-        'finetune',
-        'inspect-route',
-        'monitor',
-        'verify',
-        'data download',
-      ].find(name => command.startsWith(`dgx-spark ${name}`))
+      const long = atLength.find(name => command.startsWith(`dgx-spark ${name}`))
       const { status, output } = run([main, ...(long ? [...long.split(' '), '--help'] : args)], cwd)
       t.ok(status === 0 || (args[0] === 'check' && status === 1), `${command}: ${output}`)
       for (const option of args.filter(arg => long && arg.startsWith('--'))) t.match(output, option, command)

@@ -38,6 +38,19 @@ async function typeErrors(folder: string, file: string, options: readonly string
   )
 }
 
+const clusterProgram = `
+import { type ClusterState, ClusterNode, InfeasibleError, modelCosts, place, readFleet } from 'dgx-spark/cluster'
+export async function main(home: string): Promise<ClusterState['nodes']> {
+  const node = await ClusterNode.start({ home, create: 'lab', mdns: false, statePort: null })
+  await node.close()
+  const fleet = await readFleet({ nodes: [{ name: 'spark', devices: [{ preset: 'GB10' }] }] })
+  await place(await modelCosts('model'), fleet).catch(error => {
+    if (error instanceof InfeasibleError) console.log(error.violation.kind)
+  })
+  return node.state.nodes
+}
+`
+
 t.test('TypeScript', async t => {
   const folder = project(mkdtempSync(path.join(tmpdir(), 'dgx-spark-types-')))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
@@ -66,15 +79,26 @@ export async function main(): Promise<Float32Array> {
   ] as const
   for (const [file, ...options] of cases)
     t.equal(await typeErrors(folder, file, options), '', `${file} ${options.join(' ')}`)
+  mkdirSync(path.join(folder, 'node_modules/@types'), { recursive: true })
+  for (const name of ['@types/node', '@types/dns-packet'])
+    symlinkSync(path.join(root, 'node_modules', name), path.join(folder, 'node_modules', name))
+  for (const file of ['cluster.cts', 'cluster.mts']) {
+    writeFileSync(path.join(folder, file), clusterProgram)
+    const options = ['--module', 'nodenext', '--types', 'node']
+    t.equal(await typeErrors(folder, file, options), '', `${file} ${options.join(' ')}`)
+  }
   writeFileSync(
     path.join(folder, 'both.mjs'),
     `import { createRequire } from 'node:module'
-import { Model, Tensor } from 'dgx-spark'
-const required = createRequire(import.meta.url)('dgx-spark')
-console.log(required.Model === Model, required.Tensor.from([1]) instanceof Tensor)`,
+import { Model, SparkError, Tensor } from 'dgx-spark'
+import { ClusterNode, InfeasibleError } from 'dgx-spark/cluster'
+const require = createRequire(import.meta.url)
+const [required, cluster] = [require('dgx-spark'), require('dgx-spark/cluster')]
+console.log(required.Model === Model, required.Tensor.from([1]) instanceof Tensor)
+console.log(cluster.ClusterNode === ClusterNode, InfeasibleError.prototype instanceof SparkError)`,
   )
   const { stdout } = await run(process.execPath, ['--no-warnings', 'both.mjs'], { cwd: folder })
-  t.equal(stdout, 'true true\n', 'import and require give one library')
+  t.equal(stdout, 'true true\ntrue true\n', 'import and require give one library')
 })
 
 /** Bundlers of test/clients in a folder of their own; undefined where no registry answers. */

@@ -19,6 +19,8 @@ t.test('the tarball', { skip: !supported && 'prebuilds exist for linux x64 and a
     for (const file of [
       'dist/index.js',
       'dist/kernels/index.js',
+      'dist/cluster/index.cjs',
+      'dist/cluster/index.js',
       'dist/index.d.ts',
       'dist/cli/main.js',
       'native/build.cjs',

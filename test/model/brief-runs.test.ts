@@ -57,15 +57,27 @@ t.test('a loop of runs leaves timers and sockets their turns', { skip }, async t
 
 t.test('beside a long run', { skip }, async t => {
   using long = await planOf(1023)
-  using short = await planOf(33)
-  const [ones, twos] = [new Float32Array(3 * 1023).fill(1), new Float32Array(99).fill(2)]
-  await long.run({ x: ones })
-  for (let i = 0; i < 20; i++) await short.run({ x: twos })
-  for (let round = 0; round < 20; round++) {
-    const pending = long.run({ x: ones })
-    for (let i = 0; i < 5; i++) t.ok((await short.run({ x: twos })).y!.every(value => value === 66))
-    t.ok((await pending).y!.every(value => value === 1023))
+  for (const n of [33, 511]) {
+    using brief = await planOf(n)
+    const [ones, twos] = [new Float32Array(3 * 1023).fill(1), new Float32Array(3 * n).fill(2)]
+    await long.run({ x: ones })
+    for (let i = 0; i < 20; i++) await brief.run({ x: twos })
+    for (let round = 0; round < 20; round++) {
+      const pending = long.run({ x: ones })
+      for (let i = 0; i < 5; i++) t.ok((await brief.run({ x: twos })).y!.every(value => value === 2 * n))
+      t.ok((await pending).y!.every(value => value === 1023))
+    }
   }
+})
+
+t.test('as does a loop of short runs that are profiled', { skip }, async t => {
+  using plan = await planOf(7)
+  await plan.run({ x: new Float32Array(21).fill(1) })
+  let turns = 0
+  const counted = setInterval(() => turns++, 1)
+  for (let i = 0; i < 100_000 && turns < 3; i++) t.match(await plan.profile(1), [{ op: String }])
+  clearInterval(counted)
+  t.ok(turns >= 3, `${turns} ticks of a timer`)
 })
 
 t.test('a failure is a rejection, and the plan goes on', { skip }, async t => {

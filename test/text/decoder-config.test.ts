@@ -84,6 +84,7 @@ t.test('refused configurations name the file, the key and the value', async t =>
       { ...llama, num_attention_heads: 0 },
       /num_attention_heads of config\.json must be an integer of at least 1, got 0/,
     ],
+    [{ ...llama, num_hidden_layers: 2 ** 32 - 1 }, /num_hidden_layers of config\.json must be at most 10000/],
     [{ ...llama, num_key_value_heads: 3 }, /num_key_value_heads 3/],
     [{ ...llama, rope_scaling: { type: 'spiral' } }, /rotary embeddings of type 'spiral' are not supported/],
     [

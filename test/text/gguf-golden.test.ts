@@ -1,7 +1,8 @@
 // GGUF files of all architectures and formats against results with their dequantized weights.
 import { readdirSync } from 'node:fs'
 import { readSafetensors, TextModel } from 'dgx-spark'
-import t from 'tap'
+import { openKernels } from 'dgx-spark/kernels'
+import t, { type Test } from 'tap'
 import { DecoderRows, distance } from '../fixtures/text/decoder-rows.js'
 import { dataPath, noLanguageData, readJson } from '../fixtures/text/golden-data.js'
 
@@ -40,24 +41,39 @@ for (const name of files)
     for (const { text, ids } of golden.tokenize) t.strictSame(loaded.tokenizer.encode(text), ids, text)
   })
 
+/** How far the logits of rounded rows are from those of the dequantized weights, which they must be alone as among others. */
+async function roundedRows(t: Test, name: string, activations: 'bf16' | 'int8'): Promise<number> {
+  const { prompts } = readJson<Golden>('lm-golden', 'gguf', `${name}.golden.json`)
+  const { tensors } = await readSafetensors(dataPath('lm-golden', 'gguf', `${name}.golden.safetensors`))
+  const path = dataPath('lm-golden', 'gguf', `${name}.gguf`)
+  const model = await DecoderRows.open(path, { activations, backend: 'cpu' })
+  const ids = prompts[0]!.input_ids
+  const rows = await model.rows(ids)
+  const wanted = tensors.get('p0.logits')!.data as Float32Array
+  const error = distance(rows, wanted)
+  t.comment(`${name}: logits differ by ${error.toPrecision(3)} of ${Math.max(...wanted).toPrecision(3)}`)
+  const last = rows.slice(rows.length - rows.length / ids.length)
+  const { logits } = await model.greedy(ids, 1)
+  t.strictSame(logits[0], last, 'the same alone and among others')
+  await model.close()
+  return error
+}
+
 t.test('rows that are rounded to bytes', { skip: noLanguageData }, async t => {
   for (const name of ['llama.Q4_0', 'llama.Q8_0', 'llama-k.K_M']) {
-    const { prompts } = readJson<Golden>('lm-golden', 'gguf', `${name}.golden.json`)
-    const { tensors } = await readSafetensors(dataPath('lm-golden', 'gguf', `${name}.golden.safetensors`))
-    const path = dataPath('lm-golden', 'gguf', `${name}.gguf`)
-    const model = await DecoderRows.open(path, { activations: 'int8', backend: 'cpu' })
-    const ids = prompts[0]!.input_ids
-    const rows = await model.rows(ids)
-    const wanted = tensors.get('p0.logits')!.data as Float32Array
-    const error = distance(rows, wanted)
-    t.comment(`${name}: logits differ by ${error.toPrecision(3)} of ${Math.max(...wanted).toPrecision(3)}`)
+    const error = await roundedRows(t, name, 'int8')
     // 8 bits move the logits of these small models by 0.2 to 0.4 (README of the golden data).
     t.ok(error > 1e-3 && error < 0.8, `${name}: ${error}`)
-    const last = rows.slice(rows.length - rows.length / ids.length)
-    const { logits } = await model.greedy(ids, 1)
-    t.strictSame(logits[0], last, 'the same alone and among others')
-    await model.close()
   }
+})
+
+t.test('rows that are rounded to bf16', { skip: noLanguageData }, async t => {
+  const kernels = await openKernels({ backend: 'cpu' })
+  const error = await roundedRows(t, 'llama.BF16', 'bf16')
+  // 9 bits, one more than a byte has with its sign, move them less; without such instructions nothing is rounded.
+  if (kernels.bf16Support === 'none') t.ok(error < 1e-3, `${error}`)
+  else t.ok(error > 1e-3 && error < 0.2, `${error}`)
+  t.ok((await roundedRows(t, 'llama.F16', 'bf16')) < 1e-3, 'weights of other formats are multiplied as ever')
 })
 
 t.test('keys and values that are rounded', { skip: noLanguageData }, async t => {

@@ -1,7 +1,14 @@
 // TextModel: generation, its options and its end, conversations, embeddings, what is refused.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { type GeneratedToken, type SparkError, TextModel } from 'dgx-spark'
+import {
+  type GeneratedToken,
+  readSafetensors,
+  type SparkError,
+  TextModel,
+  type TextSession,
+  writeSafetensors,
+} from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { serveHub } from '../fixtures/hub/hub-server.js'
 import { writeChatModel } from '../fixtures/text/chat-model.js'
@@ -137,6 +144,68 @@ t.test('conversations: the template, text of users, the common beginning, files'
   await t.rejects(loop())
   t.match(session.messages.at(-1), { role: 'assistant' }, 'what was said stays')
 })
+
+for (const cacheType of ['f32', 'i8'] as const)
+  t.test(`a file of a conversation has keys and values: ${cacheType}`, async t => {
+    const file = path.join(t.testdir(), 'session.safetensors')
+    const generation = { maxTokens: 12, ignoreEnd: true, temperature: 0 }
+    const [question, next] = ['Why is the sky blue? Please tell me all that you know.', 'And at sunset?']
+    using model = await load({ cacheType })
+    const session = model.session({ generation })
+    await session.save(file)
+    t.equal(await session.restore(file), 0, 'no message yet')
+    await session.send(question).result()
+    await session.save(file)
+    const saved = session.messages
+    const wanted = await session.send(next, { logprobs: 1 }).result()
+
+    using other = await load({ cacheType })
+    const restored = other.session({ generation })
+    const tokens = await restored.restore(file)
+    t.strictSame(restored.messages, saved)
+    const answer = await restored.send(next, { logprobs: 1 }).result()
+    t.strictSame(answer, wanted, 'the same bits, and as many tokens whose keys and values were there')
+    t.ok(tokens >= 64 && answer.cachedTokens === tokens, `${tokens} of ${answer.promptTokens} tokens`)
+    t.equal(await restored.restore(file), tokens, 'what is there already')
+
+    for (const options of [{ cacheType: 'f16' }, { cacheType, activations: 'int8', contextLength: 400 }]) {
+      using different = await load(options)
+      const recomputed = different.session({ generation })
+      const known = await recomputed.restore(file)
+      if (options.cacheType === 'f16') t.equal(known, 0, 'another type')
+      t.equal((await recomputed.send(next).result()).cachedTokens, known)
+    }
+    using small = await load({ cacheType, cacheTokens: 64 })
+    t.equal(await small.session().restore(file), 64, 'as much as there is room for')
+    await checkDamage(t, file, restored)
+  })
+
+/** Files that are not as they were written are refused by name, and change nothing. */
+async function checkDamage(t: Test, file: string, session: TextSession): Promise<void> {
+  const { messages } = session
+  const refused = async (what: string, message: RegExp): Promise<void> => {
+    await t.rejects(session.restore(file), { code: 'ERR_FORMAT', message }, what)
+    t.equal(session.messages, messages)
+  }
+  const bytes = readFileSync(file)
+  const { tensors, metadata } = await readSafetensors(file)
+  for (const length of [0, 7, 100, bytes.length - 1]) {
+    writeFileSync(file, bytes.subarray(0, length))
+    await refused(`${length} bytes`, /session\.safetensors/)
+  }
+  const flipped = Uint8Array.from(bytes)
+  flipped[bytes.length - 9]! ^= 1
+  writeFileSync(file, flipped)
+  await refused('a bit', /session\.safetensors.*have been changed/)
+  const write = (changes: Record<string, string>): Promise<void> =>
+    writeSafetensors(file, tensors, { metadata: { ...Object.fromEntries(metadata), ...changes } })
+  await write({ format: 'pt' })
+  await refused('another format', /session\.safetensors.*its format/)
+  await write({ messages: '[{}]' })
+  await refused('messages', /session\.safetensors.*its messages/)
+  await write({ fingerprint: '' })
+  t.equal(await session.restore(file), 0, 'another model')
+}
 
 t.test('embeddings and probabilities', async t => {
   using model = await load()

@@ -9,6 +9,7 @@ import { type EncodedFormat, encodeBlocks, encodedFormats } from '#lib/weights/b
 import { type BlockFormat, blockFormats } from '#lib/weights/blocks/formats.js'
 import { grids, vectorsOf } from '#lib/weights/blocks/grids.js'
 import { noGgufPy, python } from '../fixtures/gguf/gguf-py.js'
+import { header, headerPath } from '../fixtures/gguf/native-grids.js'
 import { noGolden } from '../fixtures/values/golden-bytes.js'
 import { normal, randomGenerator } from '../fixtures/values/random.js'
 
@@ -199,6 +200,11 @@ t.test('grids', async t => {
   const rows = { IQ2_XXS: 256, IQ2_XS: 512, IQ2_S: 1024, IQ3_XXS: 256, IQ3_S: 512, IQ1_S: 2048 }
   for (const [name, count] of Object.entries(rows) as [keyof typeof grids, number][])
     t.equal(vectorsOf(name).length, count * grids[name].size, name)
+})
+
+t.test('native kernels have the same grids', t => {
+  t.equal(readFileSync(headerPath, 'utf8'), header(), 'run test/fixtures/gguf/native-grids.js')
+  t.end()
 })
 
 t.test('grids are those of gguf-py', { skip: noGgufPy }, async t => {

@@ -1,7 +1,7 @@
 // bench-llm.ts: `dgx-spark bench-llm`: how fast a language model reads prompts and generates.
 import { type Command, InvalidArgumentError } from 'commander'
-import { type LlamaPeer, openLlamaPeer } from '../../text/speed/llama-cpp-peer.js'
-import { measureSpeed, type Speed, timedBy } from '../../text/speed/measure-speed.js'
+import { openLlamaPeer } from '../../text/speed/llama-cpp-peer.js'
+import { type Contestant, measureSpeeds, type Speed, timedBy } from '../../text/speed/measure-speed.js'
 import { choice, interruptible, withExamples } from '../command.js'
 import { integerFrom } from '../numbers.js'
 import { formatBytes, print, printError, printJson } from '../output.js'
@@ -22,11 +22,17 @@ interface Flags extends ModelFlags {
 /** What was measured of one library. */
 interface Measured {
   readonly name: string
-  /** Milliseconds until the model was loaded. */
+  /** Milliseconds until the model was loaded, and until the first token behind a prompt of one was there. */
   readonly loadMs: number
-  readonly speeds: Speed[]
-  /** Bytes of the process, by the operating system. */
+  readonly firstTokenMs: number
+  /** Bytes that the process grew by until then, by the operating system; files that are mapped count once they are read. */
   readonly rssBytes: number
+  readonly speeds: readonly Speed[]
+}
+
+/** A library with the model open. */
+interface Opened extends Contestant, Omit<Measured, 'speeds'> {
+  close(): Promise<void>
 }
 
 /** Gives the command its options and its action. */
@@ -58,10 +64,23 @@ const listFrom =
 
 async function run(source: string, flags: Flags): Promise<void> {
   const isInterrupted = await interruptible(async signal => {
-    const measured = [await measureOurs(source, flags, signal)]
-    if (flags.vs) measured.push(await measurePeer(source, flags, signal))
-    if (flags.json) printJson(measured)
-    else report(measured)
+    const opened: Opened[] = []
+    try {
+      opened.push(await openOurs(source, flags, signal))
+      if (flags.vs) opened.push(await openPeer(source, flags))
+      const speeds: Speed[][] = []
+      const { prompt, generate, depth: depths, batch: batches, runs } = flags
+      const options = { prompt, generate, depths, batches, runs, signal }
+      for await (const each of measureSpeeds(opened, options)) speeds.push(each)
+      const measured = opened.map(({ name, loadMs, firstTokenMs, rssBytes }, i) => ({
+        ...{ name, loadMs, firstTokenMs, rssBytes },
+        speeds: speeds.map(each => each[i]!),
+      }))
+      if (flags.json) printJson(measured)
+      else report(measured)
+    } finally {
+      for (const { close } of opened) await close()
+    }
   })
   if (!isInterrupted) return
   printError('interrupted')
@@ -75,54 +94,49 @@ function sizesOf({ prompt, generate, depth, batch }: Flags): { context: number; 
   return { context, cache: Math.max(...batch) * (context + 32) }
 }
 
-async function measureOurs(source: string, flags: Flags, signal: AbortSignal): Promise<Measured> {
+async function openOurs(source: string, flags: Flags, signal: AbortSignal): Promise<Opened> {
   const { context, cache } = sizesOf(flags)
-  const begin = performance.now()
   const options = { contextLength: flags.context ?? context, cacheTokens: flags.cacheTokens ?? cache, signal }
-  using model = await loadModel(source, flags, options)
-  const loadMs = performance.now() - begin
-  const speeds = await all(timedBy(model, signal), model.tokenizer.vocabularySize, flags, signal)
-  return { name: `dgx-spark (${model.backend.name})`, loadMs, speeds, rssBytes: process.memoryUsage.rss() }
-}
-
-async function measurePeer(source: string, flags: Flags, signal: AbortSignal): Promise<Measured> {
-  const { context } = sizesOf(flags)
-  const begin = performance.now()
-  const sequences = Math.max(...flags.batch)
-  const peer: LlamaPeer = await openLlamaPeer(source, {
-    contextLength: context,
-    sequences,
-    threads: flags.threads,
+  return opened(async () => {
+    const model = await loadModel(source, flags, options)
+    return {
+      name: `dgx-spark (${model.backend.name})`,
+      generate: timedBy(model, signal),
+      vocabulary: model.tokenizer.vocabularySize,
+      close: async () => model.dispose(),
+    }
   })
-  try {
-    const loadMs = performance.now() - begin
-    const speeds = await all(peer.generate, 256, flags, signal)
-    return { name: 'node-llama-cpp', loadMs, speeds, rssBytes: process.memoryUsage.rss() }
-  } finally {
-    await peer.dispose()
-  }
 }
 
-async function all(
-  generate: Parameters<typeof measureSpeed>[0],
-  vocabulary: number,
-  { prompt, generate: count, depth, batch, runs }: Flags,
-  signal: AbortSignal,
-): Promise<Speed[]> {
-  const speeds: Speed[] = []
-  const options = { prompt, generate: count, depths: depth, batches: batch, runs, signal }
-  for await (const speed of measureSpeed(generate, vocabulary, options)) {
-    signal.throwIfAborted()
-    speeds.push(speed)
-  }
-  return speeds
+const openPeer = (source: string, flags: Flags): Promise<Opened> =>
+  opened(async () => {
+    const peer = await openLlamaPeer(source, {
+      contextLength: sizesOf(flags).context,
+      sequences: Math.max(...flags.batch),
+      threads: flags.threads,
+    })
+    const { generate, dispose } = peer
+    return { name: 'node-llama-cpp', generate, vocabulary: 256, close: dispose }
+  })
+
+/** Measures what it takes until the first token. */
+async function opened(open: () => Promise<Contestant & Pick<Opened, 'name' | 'close'>>): Promise<Opened> {
+  const before = process.memoryUsage.rss()
+  const begin = performance.now()
+  const contestant = await open()
+  const loadMs = performance.now() - begin
+  const [first] = await contestant.generate(Int32Array.of(1, 2, 3, 4), 2)
+  const rssBytes = process.memoryUsage.rss() - before
+  return { ...contestant, loadMs, firstTokenMs: first! - begin, rssBytes }
 }
 
 function report(measured: readonly Measured[]): void {
   const [ours, peer] = measured
   const rate = (value: number): string => value.toFixed(value < 100 ? 1 : 0)
-  for (const { name, loadMs, rssBytes } of measured)
-    print(`${name}: loaded in ${loadMs.toFixed(0)} ms, ${formatBytes(rssBytes)} in the process afterwards`)
+  for (const { name, loadMs, firstTokenMs, rssBytes } of measured) {
+    const times = `loaded in ${loadMs.toFixed(0)} ms, first token after ${firstTokenMs.toFixed(0)} ms`
+    print(`${name}: ${times}, ${formatBytes(rssBytes)} of memory`)
+  }
   printTable(
     ['', 'depth', 'texts', 'tokens/s', 'from', 'to', ...(peer ? [peer.name, 'ratio'] : [])],
     ours!.speeds.map(({ kind, depth, batch, median, slowest, fastest }, i) => {

@@ -153,7 +153,7 @@ export class ChatTerminal {
       },
       save: {
         usage: '/save <file>',
-        help: 'write the messages to a file',
+        help: 'write the messages to a file, with .safetensors also their keys and values',
         run: async file => {
           await session.save(file)
           print(`wrote ${file}`)

@@ -3,6 +3,8 @@ import type { Command } from 'commander'
 import { printableLines } from '../../core/printable.js'
 import type { Generation } from '../../text/generation/generation.js'
 import type { TextModel } from '../../text/text-model.js'
+import { openTextOnNodes, type TextOnNodes } from '../cluster/generate-on-nodes.js'
+import { type NodeFlags, nodeOptions } from '../cluster/run-on-nodes.js'
 import { interruptible, UsageError, withExamples } from '../command.js'
 import { integerFrom } from '../numbers.js'
 import { printError, printJson } from '../output.js'
@@ -12,11 +14,12 @@ import {
   type GenerationFlags,
   generationOptions,
   type ModelFlags,
+  modelOptions,
 } from './generation-flags.js'
 import { loadModel, modelArgument } from './load-model.js'
 import { readPrompt } from './prompt.js'
 
-interface Flags extends ModelFlags, GenerationFlags {
+interface Flags extends ModelFlags, GenerationFlags, NodeFlags {
   ignoreEnd?: boolean
   special?: boolean
   logprobs?: number
@@ -35,12 +38,14 @@ export function addGenerate(command: Command): void {
       integerFrom(0, 1000),
     )
     .option('--json', 'print one JSON document: text, tokens, why it ended')
-    .action(run)
+  for (const option of nodeOptions()) command.addOption(option)
+  command.action(run)
   withExamples(
     command,
     "dgx-spark generate model.gguf 'Once upon a time' --max-tokens 100",
     "dgx-spark generate Qwen3-0.6B 'Once upon a time' --temperature 0.8 --seed 1 --json",
     'dgx-spark generate model.gguf -',
+    "dgx-spark generate model.gguf 'Once upon a time' --cluster --nodes 2",
   )
 }
 
@@ -48,19 +53,29 @@ async function run(source: string, text: string | undefined, flags: Flags): Prom
   if (flags.logprobs !== undefined && !flags.json) throw new UsageError('--logprobs needs --json')
   const prompt = await readPrompt(text)
   const isInterrupted = await interruptible(async signal => {
-    using model = await loadModel(source, flags, { signal })
-    const { ignoreEnd = false, special = false, logprobs } = flags
-    const generation = model.generate(prompt, {
-      ...generationOptions(flags),
-      ...{ ignoreEnd, skipSpecialTokens: !special, signal },
-      ...(logprobs === undefined ? {} : { logprobs }),
-    })
-    if (flags.json) await printResult(model, generation)
-    else await printText(prompt, generation)
+    const { model, close } = await openModel(source, flags, signal)
+    try {
+      const { ignoreEnd = false, special = false, logprobs } = flags
+      const generation = model.generate(prompt, {
+        ...generationOptions(flags),
+        ...{ ignoreEnd, skipSpecialTokens: !special, signal },
+        ...(logprobs === undefined ? {} : { logprobs }),
+      })
+      if (flags.json) await printResult(model, generation)
+      else await printText(prompt, generation)
+    } finally {
+      await close()
+    }
   })
   if (!isInterrupted) return
   printError('interrupted')
   process.exitCode = 130
+}
+
+async function openModel(source: string, flags: Flags, signal: AbortSignal): Promise<TextOnNodes> {
+  if (flags.cluster) return openTextOnNodes(source, flags, { ...modelOptions(flags), signal })
+  const model = await loadModel(source, flags, { signal })
+  return { model, close: async () => model.dispose() }
 }
 
 async function printText(prompt: string, generation: Generation): Promise<void> {

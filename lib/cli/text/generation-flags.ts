@@ -13,7 +13,7 @@ export interface ModelFlags {
   context?: number
   cacheTokens?: number
   cacheType?: CacheType
-  activations?: 'f32' | 'int8'
+  activations?: 'f32' | 'bf16' | 'int8'
 }
 
 /** Options of {@link addGenerationFlags}. */
@@ -47,10 +47,11 @@ export function addModelFlags(command: Command): Command {
       choice('--cache-type <type>', 'what keys and values are rounded to (default: f32)', cacheTypes),
     )
     .addOption(
-      choice('--activations <type>', 'what quantized weights are multiplied by (default: f32)', [
-        'f32',
-        'int8',
-      ]),
+      choice(
+        '--activations <type>',
+        'what rows are rounded to: int8 for blocks, bf16 for bf16 (default: f32)',
+        ['f32', 'bf16', 'int8'],
+      ),
     )
 }
 

@@ -4,6 +4,7 @@ import { openKernels } from '../../kernels/open.js'
 import { type MemoryChoice, requireAddon } from '../../native.js'
 import { gpusWithKernels } from '../verify-devices.js'
 import { cpuBandwidth } from './cpu-bandwidth.js'
+import { deviceBandwidth } from './device-bandwidth.js'
 import { type ReportRow, row } from './row.js'
 
 /** More threads move no more. */
@@ -75,34 +76,15 @@ function kindRows(device: string, { resident, passing, measured }: MemoryChoice)
   return rows
 }
 
-/** Elements of f32 that a kernel copies, and copies in a run, of which the fastest counts. */
-const [copyCount, copies, runs] = [2 ** 25, 8, 8]
-
 /** Copies within the memory of a GPU, bytes read plus written. */
 async function deviceCopyRow(device: string, index: number): Promise<ReportRow> {
   const name = 'copy by a kernel'
-  const kernels = await openKernels({ backend: 'cuda', device: index })
-  const bytes = copyCount * Float32Array.BYTES_PER_ELEMENT
-  if (kernels.freeBytes() < 4 * bytes)
-    return row('memory', device, name, 'skipped', 'too little memory is free')
-  const src = new Float32Array(copyCount).fill(1)
-  const dst = new Float32Array(copyCount)
-  const args = { srcDtype: 'f32', dstDtype: 'f32', count: copyCount, saturate: true, src, dst } as const
-  const steps = Array.from({ length: copies }, () => ({ op: 'cast', args }) as const)
-  const prepared = kernels.prepare(steps, { state: [src, dst] })
   try {
-    let fastest = Number.POSITIVE_INFINITY
-    for (let i = 0; i < runs; ++i) {
-      const begin = performance.now()
-      await prepared.run()
-      fastest = Math.min(fastest, performance.now() - begin)
-    }
-    await prepared.fetch()
-    if (dst.some(value => value !== 1)) {
-      return row('memory', device, name, 'failed', 'what was copied differs from its source')
-    }
-    return row('memory', device, name, 'passed', null, inGBs((copies * 2 * bytes) / fastest / 1e6))
-  } finally {
-    prepared.dispose()
+    const rate = await deviceBandwidth(await openKernels({ backend: 'cuda', device: index }))
+    return rate === null
+      ? row('memory', device, name, 'skipped', 'too little memory is free')
+      : row('memory', device, name, 'passed', null, inGBs(rate))
+  } catch (error) {
+    return row('memory', device, name, 'failed', (error as Error).message)
   }
 }

@@ -1,6 +1,7 @@
 // blocks.ts: weights in block formats, and rows of tables, among the cases of `dgx-spark verify`.
 import type { Weight } from '../../kernels/kernels.js'
-import { blockLayouts } from '../../weights/blocks/layouts.js'
+import { type Piece, scalesOf } from '../../weights/blocks/layouts.js'
+import { readPieces, writePieces } from '../../weights/blocks/panels.js'
 import { type BlockWeightFormat, blockWeightFormats, formatInfo } from '../../weights/formats.js'
 import { packedCases } from './layouts.js'
 import { expertCases } from './products.js'
@@ -14,21 +15,25 @@ import {
   verifyCase,
 } from './values.js'
 
+const bitsOf = (pieces: readonly Piece[]): number => pieces.reduce((sum, [, , bits]) => sum + bits, 0)
+
 /** A weight of any codes whose scales are about 1/30. */
 export function sampleBlocks(format: BlockWeightFormat, rows: number, cols: number, seed: number): Weight {
   const { block, length } = formatInfo(format)
-  const { scale, min } = blockLayouts[format]
+  const { scale, min } = scalesOf(format)
   const data = Uint8Array.from(values(((rows * cols) / block) * length, seed), value => 128 + 128 * value)
   // Without the NaN of E4M3.
   if (format.startsWith('f8')) for (const [i, code] of data.entries()) data[i] = code & 0xbf
   const view = new DataView(data.buffer)
-  const half = (at: number): void => view.setUint16(at, 0x2400 + (view.getUint16(at) % 0x800), true)
+  const half = (at: number, pieces: readonly Piece[]): void =>
+    writePieces(data, at, pieces, 0x2400 + (readPieces(data, at, pieces) % 0x800))
   for (let at = 0; at < data.length; at += length) {
     const first = at + scale[0]![0]
-    if (scale.length === 4) view.setFloat32(first, 0.02 + data[first]! / 10_000, true)
-    else if (scale.length === 2) half(first)
-    else data[first] = 118 + (data[first]! % 8)
-    if (min?.length === 2) half(at + min[0]![0])
+    if (scale.length === 1) data[first] = 118 + (data[first]! % 8)
+    else if (bitsOf(scale) === 16) half(at, scale)
+    else view.setFloat32(first, 0.02 + data[first]! / 10_000, true)
+    if (min && bitsOf(min) === 16) half(at, min)
+    if (min && bitsOf(min) === 32) view.setFloat32(at + min[0]![0], 7.3 + data[first]! / 100, true)
   }
   return { format, rows, cols, data }
 }

@@ -17,7 +17,7 @@ export function productCases(weight: Weight, sizes: VerifySizes): VerifyCase[] {
   const tolerance = sumTolerance(sizes)
   const x = values(tokens * cols, 19)
   const epilogue = { rowScale: values(rows, 20), bias: values(rows, 21), residual: values(tokens * rows, 22) }
-  const activations = ['relu', 'gelu', 'gelu_tanh', 'silu', 'sigmoid', 'tanh'] as const
+  const activations = ['relu', 'gelu', 'gelu_tanh', 'silu', 'sigmoid', 'tanh', 'relu6', 'hard_swish'] as const
   return [
     ...activations.map(activation =>
       verifyCase('linear', activation, ['y'], tolerance, () => {

@@ -3,9 +3,10 @@
 import { atOnce, type Paced } from '../../core/paced.js'
 import type { Graph } from '../graph.js'
 import { mergeCommonSubexpressionsPaced } from './common-subexpressions.js'
-import { fuseGelu, fuseSwish } from './fuse/activations.js'
+import { fuseGelu, fuseHardSigmoid, fuseHardSwish, fuseSwish } from './fuse/activations.js'
 import { fuseAttention, joinAttentionHeads } from './fuse/attention.js'
-import { fuseActivation, fuseAdd, fuseBatchNorm, fuseLinear } from './fuse/layers.js'
+import { fuseBatchNorm, fuseChannels } from './fuse/channels.js'
+import { fuseActivation, fuseAdd, fuseLinear } from './fuse/layers.js'
 import { fuseNormalization, fuseNormalizationBias } from './fuse/norms.js'
 import { fuse, GraphView, type Match } from './fuse/pattern.js'
 import { fuseSquare } from './fuse/powers.js'
@@ -25,11 +26,14 @@ export interface Optimized {
 const fusions: readonly (readonly [string, Match])[] = [
   ['gelu', fuseGelu],
   ['swish', fuseSwish],
+  ['hard sigmoid', fuseHardSigmoid],
+  ['hard swish', fuseHardSwish],
   ['normalization', fuseNormalization],
   ['normalization bias', fuseNormalizationBias],
   ['attention', fuseAttention],
   ['attention heads', joinAttentionHeads],
   ['batch normalization', fuseBatchNorm],
+  ['channels', fuseChannels],
   ['quantized layer', fuseQuantizedLayer],
   ['lookup', fuseLookup],
   ['linear', fuseLinear],

@@ -1,4 +1,4 @@
-// reduce.ts: shapes of reductions and cumulative sums.
+// reduce.ts: shapes of reductions, cumulative sums, and sums over ranks.
 import { isWideInteger } from '../../core/dtype.js'
 import { add, areNumbers, maximum, minimum, multiply, type Size } from '../../core/size.js'
 import { sparkDomain } from '../graph.js'
@@ -61,6 +61,7 @@ export const reductions: OperatorTable = {
     CumSum: { shape: sameAsFirst, check: single('axis'), integers: [1] },
   },
   [sparkDomain]: {
+    AllReduce: { shape: sameAs(0) },
     SumLike: { shape: sameAs(1) },
     ReduceSumGrad: { shape: sameAs(1) },
     ReduceMeanGrad: { shape: sameAs(1) },

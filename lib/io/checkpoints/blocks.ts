@@ -1,6 +1,6 @@
 // blocks.ts: matrices of checkpoints in the block formats that kernels read, with the same codes.
 import type { FP8BlockWeight } from '../../precision/fp8.js'
-import { blockSizeOf, blocksOfGroups, spreadNibbles } from '../../weights/blocks/groups.js'
+import { blockSizeOf, blocksOfGroups, groupSizes, spreadNibbles } from '../../weights/blocks/groups.js'
 import { decodeWeight } from '../../weights/encode.js'
 import type { Weight } from '../../weights/weight.js'
 
@@ -18,7 +18,7 @@ export function blocksOfMXFP4(rows: number, cols: number, codes: Uint8Array, exp
 /** FP8 with scales of squares in blocks of its rows; in f32 where rows are not whole blocks. */
 function blocksOfFP8(weight: FP8BlockWeight): Weight {
   const { rows, cols, data, scale, blockSize } = weight
-  const size = blockSizeOf(blockSize, cols)
+  const size = blockSizeOf(blockSize, cols, groupSizes.f8)
   if (size === undefined) return { format: 'f32', rows, cols, data: decodeWeight(weight) }
   const across = Math.ceil(cols / blockSize)
   return blocksOfGroups(`f8_${size}`, rows, cols, {

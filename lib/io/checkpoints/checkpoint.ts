@@ -6,6 +6,7 @@ import { Regex } from '../../core/regex.js'
 import type { Tensor } from '../../memory/tensor.js'
 import type { QuantizerInput } from '../../precision/casts.js'
 import { dequantizeNVFP4, quantizeNVFP4 } from '../../precision/nvfp4.js'
+import { inOrder } from '../../weights/ordered-weight.js'
 import type { Weight } from '../../weights/weight.js'
 import { makeFolder, writeFileAtomic } from '../atomic-write.js'
 import { recordOf, type SafetensorsTensor, tensorFromRecord, writeSafetensors } from '../safetensors.js'
@@ -187,6 +188,6 @@ export async function readCheckpoint(folder: string): Promise<Map<string, Tensor
     if (parts.has(name)) continue
     weights.set(name, tensorFromRecord(name, recordOf(tensor, await tensor.load())))
   }
-  for (const [name, matrix] of matrices) weights.set(name, await matrix.read())
+  for (const [name, matrix] of matrices) weights.set(name, inOrder(await matrix.read()))
   return weights
 }

@@ -1,7 +1,15 @@
 // packed.ts: matrices of unsigned integers in words of 32 bits, as GPTQ, AWQ and compressed-tensors store them.
 import { numel } from '../../core/shape.js'
 import { transpose } from '../../core/transpose.js'
-import { bytesOfNibbles, unpack, weightOfIntegers } from '../../weights/integer-matrix.js'
+import {
+  bytesOfNibbles,
+  type IntegerMatrix,
+  unpack,
+  weightOfGroups,
+  weightOfIntegers,
+} from '../../weights/integer-matrix.js'
+import type { OrderedWeight } from '../../weights/ordered-weight.js'
+import type { Weight } from '../../weights/weight.js'
 import type { Parts } from './parts.js'
 import type { Scheme } from './scheme.js'
 
@@ -20,15 +28,15 @@ export const gptq: Scheme = {
     const bits = widthOf(parts, '.qzeros', (zeroWords * 32) / rows, [2, 3, 4, 8])
     const cols = (words * 32) / bits
     const zeros = unpack(await parts.words('.qzeros', [groups, zeroWords]), bits, groups, rows)
-    return weightOfIntegers({
+    const matrix = {
       rows,
       cols,
       bits,
       codes: bytesOf(transpose(await parts.words('.qweight', [words, rows]), words, rows)),
       scales: transpose(await parts.scales('.scales', [groups, rows]), groups, rows),
       zeros: transpose(zeros, groups, rows).map(zero => zero + zeroOffset),
-      groupOf: await groupsOf(parts, '.g_idx', cols, groups),
-    })
+    }
+    return weightOf(matrix, await groupsOf(parts, '.g_idx', cols, groups))
   },
 }
 
@@ -44,15 +52,15 @@ export const awq: Scheme = {
     const bits = widthOf(parts, '.qweight', (words * 32) / rows, [4])
     const codes = inOrder(unpack(await parts.words('.qweight', [cols, words]), bits, cols, rows))
     const zeros = inOrder(unpack(await parts.words('.qzeros', [groups, words]), bits, groups, rows))
-    return weightOfIntegers({
+    const matrix = {
       rows,
       cols,
       bits,
       codes: bytesOfNibbles(transpose(codes, cols, rows), rows, cols),
       scales: transpose(await parts.scales('.scales', [groups, rows]), groups, rows),
       zeros: transpose(zeros, groups, rows),
-      groupOf: await groupsOf(parts, '.g_idx', cols, groups),
-    })
+    }
+    return weightOf(matrix, await groupsOf(parts, '.g_idx', cols, groups))
   },
 }
 
@@ -85,7 +93,7 @@ export const compressedIntegers: Scheme = {
     const width = [2, 4, 8].find(bits => Math.ceil((cols * bits) / 32) === words) ?? 0
     const bits = widthOf(parts, '.weight_packed', width, [2, 4, 8])
     const groups = Math.max(1, numel(parts.get('.weight_scale').shape) / rows)
-    return weightOfIntegers({
+    const matrix = {
       rows,
       cols,
       bits,
@@ -95,8 +103,8 @@ export const compressedIntegers: Scheme = {
           ? await parts.rowScales('.weight_scale', rows)
           : await parts.scales('.weight_scale', [rows, groups]),
       zeros: await compressedZeros(parts, bits, rows, groups),
-      groupOf: await groupsOf(parts, '.weight_g_idx', cols, groups),
-    })
+    }
+    return weightOf(matrix, await groupsOf(parts, '.weight_g_idx', cols, groups))
   },
 }
 
@@ -141,6 +149,9 @@ async function groupsOf(
   if (at >= 0) throw parts.error(end, `has the group ${groupOf[at]} at element ${at}; there are ${groups}`)
   return groupOf.every((group, i) => group === Math.floor(i / size)) ? undefined : groupOf
 }
+
+const weightOf = (matrix: IntegerMatrix, groupOf: Uint32Array | undefined): Weight | OrderedWeight =>
+  groupOf ? weightOfGroups(matrix, groupOf) : weightOfIntegers(matrix)
 
 const bytesOf = ({ buffer, byteOffset, byteLength }: Uint32Array): Uint8Array =>
   new Uint8Array(buffer, byteOffset, byteLength)

@@ -1,5 +1,6 @@
 // quantized-matrices.ts: finds the quantized matrices of a checkpoint by the tensors that they consist of.
 import { SparkError } from '../../core/errors.js'
+import type { OrderedWeight } from '../../weights/ordered-weight.js'
 import type { Weight } from '../../weights/weight.js'
 import { compressedMXFP4, compressedNVFP4, expertsMXFP4, modelOptNVFP4 } from './fp4.js'
 import { fp8, int8 } from './fp8.js'
@@ -16,7 +17,7 @@ export interface QuantizedMatrix {
    * Reads it, or the rows of all experts.
    * @throws SparkError ERR_FORMAT naming a tensor that is missing or does not fit the others; ERR_IO
    */
-  read(): Promise<Weight>
+  read(): Promise<Weight | OrderedWeight>
 }
 
 /** The quantized matrices of a checkpoint. */
@@ -65,7 +66,7 @@ export function findQuantized(
       const full = module + scheme.name
       if (matrices.has(full) || (full !== name && tensors.has(full)))
         throw new SparkError('ERR_FORMAT', `${label}: '${full}' is there twice, once as '${name}'`)
-      const read = (): Promise<Weight> => scheme.read(parts, quantization)
+      const read = (): Promise<Weight | OrderedWeight> => scheme.read(parts, quantization)
       matrices.set(full, { experts: scheme.experts?.(tensor), read })
       for (const end of [scheme.end, ...scheme.others]) used.add(module + end)
       break

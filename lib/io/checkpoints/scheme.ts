@@ -1,4 +1,5 @@
 // scheme.ts: a way in which a matrix is stored in several tensors.
+import type { OrderedWeight } from '../../weights/ordered-weight.js'
 import type { Weight } from '../../weights/weight.js'
 import type { StoredTensor } from '../safetensors-folder.js'
 import type { Parts } from './parts.js'
@@ -20,5 +21,5 @@ export interface Scheme {
    * Reads the matrix, or the rows of all of them.
    * @throws SparkError ERR_FORMAT naming a tensor that is missing or does not fit the others
    */
-  read(parts: Parts, quantization: Quantization): Promise<Weight>
+  read(parts: Parts, quantization: Quantization): Promise<Weight | OrderedWeight>
 }

@@ -50,6 +50,14 @@ export class GgufTensor {
   }
 
   /**
+   * Where in a file the elements are; undefined for a file that was given as bytes.
+   * @internal
+   */
+  get place(): { readonly file: string; readonly begin: number } | undefined {
+    return this.#bytes instanceof Uint8Array ? undefined : { file: this.#bytes.path, begin: this.#begin }
+  }
+
+  /**
    * The elements as they are stored: blocks of the format, row after row.
    * @throws SparkError ERR_FORMAT when the file has changed since, ERR_IO, ERR_OUT_OF_MEMORY
    */

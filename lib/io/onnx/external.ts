@@ -73,6 +73,7 @@ export function externalSource(
     read: () => readPiece(file, offset, length, what),
     load: () => loadPiece(file, offset, length, what),
     isBeside: true,
+    place: { file: file.file, begin: offset },
   }
 }
 

@@ -84,6 +84,7 @@ function rangeSource(file: KeptFile, { begin, byteLength }: FileRange): Constant
       return bytes
     },
     load: () => file.load(begin, byteLength),
+    place: { file: file.path, begin },
   }
 }
 

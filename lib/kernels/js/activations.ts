@@ -26,6 +26,9 @@ export function erf(x: number): number {
   return Math.sign(x) * (1 - gauss / (fraction * Math.sqrt(Math.PI)))
 }
 
+/** Between 0 and 1. */
+const clamped = (x: number): number => (x < 0 ? 0 : x > 1 ? 1 : x)
+
 const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x))
 
 /** Each activation of Activation in native/backend/linear_args.h by its name. */
@@ -37,4 +40,6 @@ export const activations: Readonly<Record<Activation, (x: number) => number>> = 
   silu: x => x * sigmoid(x),
   sigmoid,
   tanh: Math.tanh,
+  relu6: x => (x < 0 ? 0 : x > 6 ? 6 : x),
+  hard_swish: x => x * clamped(x / 6 + 0.5),
 }

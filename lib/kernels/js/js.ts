@@ -6,6 +6,7 @@ import { atOnce, type Paced, Pacer } from '../../core/paced.js'
 import { makeUntransferable } from '../../core/untransferable.js'
 import type { BoundStep, KernelOp, Kernels, PreparedSteps } from '../kernels.js'
 import { attentionRows } from './attention.js'
+import { collectiveRows } from './collective.js'
 import { convRows } from './conv.js'
 import { doraRows } from './dora.js'
 import { dropoutRows } from './dropout.js'
@@ -34,6 +35,7 @@ const table: KernelRows<KernelOp> = {
   ...linearRows,
   ...expertLinearRows,
   ...convRows,
+  ...collectiveRows,
   ...integerRows,
   ...doraRows,
   ...normalizationRows,

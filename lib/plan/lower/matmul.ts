@@ -3,8 +3,10 @@
 import type { ElementType } from '../../core/dtype.js'
 import { contiguousStrides, numel } from '../../core/shape.js'
 import { add, fixSize, multiply, type Size, sameSize } from '../../core/size.js'
+import { int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Activation, MatrixStrides } from '../../kernels/linear-args.js'
+import { roundsRowsTo } from '../../kernels/precision-policy.js'
 import type { Compute, FloatCompute } from '../../kernels/weight-args.js'
 import { formatInfo, hasIntegerCodes } from '../../weights/formats.js'
 import { arraysOf, type Weight } from '../../weights/weight.js'
@@ -30,9 +32,21 @@ export function weightOf(ctx: Lowering, i: number): Symbolic<Weight> {
  * columns if it is `transposed`. Panels are for the CPU alone.
  */
 export function storedWeight(ctx: Lowering, i: number, transposed: boolean): Symbolic<Weight> | undefined {
+  return ctx.input(i).weight?.order ? undefined : layerWeight(ctx, i, transposed)
+}
+
+/** The same of a layer, whose activations {@link activationsOf} puts into the order of its columns. */
+function layerWeight(ctx: Lowering, i: number, transposed: boolean): Symbolic<Weight> | undefined {
   const { weight } = ctx.input(i)
   if (weight?.transposed !== transposed) return undefined
   return operandsOfWeight(ctx.packs ? weight.shared.kept : weight.shared.inRows())
+}
+
+/** Input 0 in the order of the columns of input 1, where {@link layerWeight} gives that as it is stored. */
+function activationsOf(ctx: Lowering, transposed: boolean): Operand {
+  const { weight } = ctx.input(1)
+  if (!weight?.order || weight.transposed !== transposed) return ctx.read(0)
+  return ctx.call('Gather', [ctx.input(0), ctx.ints([...weight.order])], { axis: int(-1) }).buffer.read()
 }
 
 /** A weight as operands. */
@@ -60,10 +74,12 @@ export function computeOf(
   return ctx.computeOf({ kind, operands, ...positions })
 }
 
-/** The same of a linear layer, whose rows may be rounded to bytes where its weight says so. */
+/** The same of a linear layer, whose rows may be rounded where its weight says so. */
 function linearCompute(ctx: Lowering, weight: Pick<Weight, 'format'>): Compute {
-  const rounds = ctx.input(1).weight?.activations === 'int8' && ctx.roundsToBytes
-  return rounds && hasIntegerCodes(weight.format) ? 'i8' : computeOf(ctx, weight)
+  const { activations } = ctx.input(1).weight ?? {}
+  if (!activations || !roundsRowsTo(ctx.target, activations)) return computeOf(ctx, weight)
+  if (activations === 'int8' && hasIntegerCodes(weight.format)) return 'i8'
+  return activations === 'bf16' && weight.format === 'bf16' ? 'bf16' : computeOf(ctx, weight)
 }
 
 /** The precision of a product of these inputs that rounds none of them. */
@@ -85,8 +101,8 @@ function gemm(ctx: Lowering): void {
   const isRow = bias !== undefined && sameSize(numel(bias.shape), n) && sameSize(bias.shape.at(-1) ?? 1, n)
   const plainBias = !bias || (beta === 1 && bias.shape.length > 0 && isRow)
   if (transB && !transA && alpha === 1 && plainBias) {
-    const weight = weightOf(ctx, 1)
-    const [x, y] = [ctx.read(0), ctx.write()]
+    const weight = layerWeight(ctx, 1, false) ?? weightOf(ctx, 1)
+    const [x, y] = [activationsOf(ctx, false), ctx.write()]
     ctx.step('linear', {
       weight,
       tokens: m,
@@ -211,7 +227,7 @@ function packed(ctx: Lowering, weight: Symbolic<Weight>, transposed = false): Sy
  */
 function rowsOf(ctx: Lowering): Symbolic<Weight> {
   const isInRows = ctx.integer('transB') !== 0
-  const weight = isInRows ? weightOf(ctx, 1) : storedWeight(ctx, 1, true)
+  const weight = layerWeight(ctx, 1, !isInRows) ?? (isInRows ? weightOf(ctx, 1) : undefined)
   if (weight) return ctx.packs && weight.layout !== 'panels' ? packed(ctx, weight) : weight
   const [cols = 0, rows = 0] = ctx.shape(1)
   if (ctx.packs) return packed(ctx, { format: 'f32', rows, cols, data: ctx.read(1) }, true)
@@ -227,7 +243,7 @@ function fusedLinear(ctx: Lowering): void {
   ctx.step('linear', {
     weight,
     tokens,
-    x: ctx.read(0),
+    x: activationsOf(ctx, ctx.integer('transB') === 0),
     bias: ctx.optional(2),
     residual: ctx.optional(3),
     activation: ctx.text('activation') as Activation,

@@ -153,6 +153,19 @@ function extremeGrad(ctx: Lowering): void {
   })
 }
 
+/** The sum over the ranks of a communicator. */
+function allReduce(ctx: Lowering): void {
+  const { world, backend } = ctx.target
+  if (world === undefined)
+    throw ctx.unsupported('it sums over ranks, but the model has no communicator: open it with one')
+  const { dtype, shape } = ctx.input(0)
+  if (dtype !== 'f32') throw ctx.unsupported(`it sums f32, not ${dtype}`)
+  if (world === 1) ctx.view(0)
+  else if (backend === 'cpu')
+    ctx.step('allReduce', { count: numel(shape), world, x: ctx.read(0), y: ctx.write() })
+  else throw ctx.unsupported(`${backend} cannot call a communicator of ${world} ranks; the backend cpu can`)
+}
+
 /** Lowerings of reductions. */
 export const reductions: LowerTable = {
   '': {
@@ -170,6 +183,7 @@ export const reductions: LowerTable = {
     CumProd: cumulate('prod'),
   },
   [sparkDomain]: {
+    AllReduce: allReduce,
     SumLike: sumLike,
     ReduceSumGrad: reduceGrad(false),
     ReduceMeanGrad: reduceGrad(true),

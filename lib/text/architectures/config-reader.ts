@@ -2,6 +2,9 @@
 import { argumentError } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 
+/** Layers of a model at most; the deepest that are known have some hundreds. */
+const mostLayers = 10_000
+
 /** An object of a configuration file. */
 export class ConfigReader {
   readonly #values: Readonly<Record<string, unknown>>
@@ -41,6 +44,12 @@ export class ConfigReader {
     const value = this.#value(key, fallback)
     if (Number.isSafeInteger(value) && (value as number) >= least) return value as number
     return this.#refuse(key, `an integer of at least ${least}`)
+  }
+
+  /** How many layers there are; a file that lies must not take the memory of all that it claims. */
+  get layerCount(): number {
+    const count = this.integer('num_hidden_layers')
+    return count <= mostLayers ? count : this.#refuse('num_hidden_layers', `at most ${mostLayers}`)
   }
 
   /** A text. */

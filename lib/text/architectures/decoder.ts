@@ -1,5 +1,6 @@
 // decoder.ts: the graph of a decoder, one form for all architectures. Its rows are the tokens of several sequences, one
 // after another; only attention knows which rows belong together.
+import { argumentError } from '../../core/checks.js'
 import { float, int } from '../../graph/attributes.js'
 import { GraphBuilder } from '../../graph/builder.js'
 import {
@@ -51,6 +52,27 @@ export const nextPrefix = 'next_'
 export const cacheName = (kind: 'keys' | 'values', layer: number, next = false): string =>
   `${next ? nextPrefix : ''}${kind}.${layer}`
 
+/** The remark of a graph that says behind which nodes the embedding and each layer end. */
+const layerEnds = 'layer ends'
+
+/**
+ * Where `cutGraph` cuts the graph of a decoder so that its first stages are the embedding and some of its layers.
+ * @param layers - for each cut the number of layers in front of it, ascending: 0 cuts between the embedding and the first layer,
+ * the number of all layers in front of the head
+ * @throws SparkError ERR_ARGUMENT for other numbers, and for a graph that `decoderGraph` did not make
+ */
+export function decoderCuts({ metadata }: Graph, layers: readonly number[]): number[] {
+  const ends = metadata.get(layerEnds)?.split(' ').map(Number)
+  if (!ends)
+    throw argumentError('graph', 'one of decoderGraph, which tells where its layers end', 'another one')
+  if (
+    !Array.isArray(layers) ||
+    !layers.every((count, i) => ends[count] !== undefined && !(count <= layers[i - 1]!))
+  )
+    throw argumentError('layers', `ascending numbers of layers from 0 to ${ends.length - 1}`, layers)
+  return layers.map(count => ends[count]!)
+}
+
 /** Inputs of the graph but for the caches, all i32. */
 const inputShapes = {
   /** Tokens of all sequences. */
@@ -92,14 +114,18 @@ class DecoderBuilder {
     for (const [index, layer] of layers.entries()) this.#addCache(index, layer, cache)
     const table = this.#graph.constant(this.#weights.embedding)
     let x = this.#embedded(table)
-    for (const [index, layer] of layers.entries()) x = this.#layer(x, index, layer)
+    const ends = [this.#graph.nodes.length]
+    for (const [index, layer] of layers.entries()) {
+      x = this.#layer(x, index, layer)
+      ends.push(this.#graph.nodes.length)
+    }
     const wanted = this.#graph.add('Gather', [x, 'rows'], { axis: int(0) })
     const hidden = this.#nodes.norm(wanted, this.#weights.norm)
     this.#give(hidden, 'hidden', ['rows', hiddenSize])
     this.#give(this.#logits(hidden, table), 'logits', ['rows', vocabularySize])
     this.#weights.expectAllUsed(type)
     const graph = this.#graph.build()
-    return { ...graph, outputs: this.#outputs }
+    return { ...graph, outputs: this.#outputs, metadata: new Map([[layerEnds, ends.join(' ')]]) }
   }
 
   #addCache(index: number, { kvHeads, headSize }: LayerConfig, cache: CacheSizes): void {

@@ -199,9 +199,7 @@ export function readDecoderConfig(json: unknown, where = 'config.json'): Decoder
     logitSoftcap: 0,
     ...own,
   }
-  const layers = Array.from({ length: config.integer('num_hidden_layers') }, (_, index) =>
-    layerOf(config, family, index),
-  )
+  const layers = Array.from({ length: config.layerCount }, (_, index) => layerOf(config, family, index))
   return {
     type,
     hiddenSize: config.integer('hidden_size'),

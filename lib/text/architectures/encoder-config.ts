@@ -149,7 +149,7 @@ function layersOf(config: ConfigReader, family: Family): EncoderLayer[] {
     throw new SparkError('ERR_FORMAT', `sizes do not fit each other: ${sizes}`)
   }
   const plain = { heads, headSize, distance: Number.POSITIVE_INFINITY, rotary: undefined }
-  return Array.from({ length: config.integer('num_hidden_layers') }, (_, index) => ({
+  return Array.from({ length: config.layerCount }, (_, index) => ({
     ...plain,
     ...family.layer?.(config, index, headSize),
   }))

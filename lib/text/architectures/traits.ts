@@ -34,7 +34,7 @@ export function activationOf(config: ConfigReader, key: string, fallback?: strin
  */
 export function hasWindow(config: ConfigReader, index: number, fallback: boolean): boolean {
   if (!config.has('layer_types')) return fallback
-  const type = config.texts('layer_types', config.integer('num_hidden_layers'))[index]!
+  const type = config.texts('layer_types', config.layerCount)[index]!
   if (type === 'sliding_attention' || type === 'full_attention') return type === 'sliding_attention'
   throw new SparkError('ERR_UNSUPPORTED', `layer ${index} is '${type}', which is not supported`)
 }

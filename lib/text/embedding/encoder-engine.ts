@@ -57,6 +57,11 @@ export class EncoderEngine {
     return vectors
   }
 
+  /** Frees what can be made again; see `TextModel.trim`. */
+  async trim(): Promise<void> {
+    await this.runner.trim()
+  }
+
   /** Frees weights, once all runs that were asked for have ended. */
   async close(): Promise<void> {
     this.runner.dispose()

@@ -7,6 +7,8 @@ import { findQuantized } from '../../io/checkpoints/quantized-matrices.js'
 import { isThere, readJson } from '../../io/read-file.js'
 import { openSafetensorsFolder, type StoredTensor } from '../../io/safetensors-folder.js'
 import { LazyRows } from '../../weights/lazy-weight.js'
+import { isOrdered, type OrderedWeight } from '../../weights/ordered-weight.js'
+import type { Weight } from '../../weights/weight.js'
 import { ConfigReader } from '../architectures/config-reader.js'
 import { unusedNames } from '../architectures/weight-names.js'
 import { LoadedWeights } from './loaded-weights.js'
@@ -37,9 +39,14 @@ export async function loadFolderWeights(folder: string, pacer: Pacer): Promise<L
   }
   for (const [name, { experts, read }] of matrices) {
     await pacer.pause()
-    tensors.set(name, new WeightTensor(readable(await read()), experts))
+    tensors.set(name, weightTensor(await read(), experts))
   }
   return new LoadedWeights(tensors)
+}
+
+function weightTensor(read: Weight | OrderedWeight, experts: number | undefined): WeightTensor {
+  if (!isOrdered(read)) return new WeightTensor(readable(read), experts)
+  return new WeightTensor(read.weight, experts, read.order)
 }
 
 async function openTensor(folder: string, tensor: StoredTensor): Promise<FloatTensor> {

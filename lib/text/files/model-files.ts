@@ -4,8 +4,9 @@ import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
 import type { Pacer } from '../../core/paced.js'
 import { ioError } from '../../io/atomic-write.js'
+import type { GgufFile } from '../../io/gguf/file.js'
 import { isThere, readJson } from '../../io/read-file.js'
-import type { WeightSource } from '../architectures/config.js'
+import type { DecoderConfig, WeightSource } from '../architectures/config.js'
 import { configuredDecoder, type Decoder } from '../architectures/decoder.js'
 import type { EncoderConfig } from '../architectures/encoder-config.js'
 import type { ModelConfig } from '../architectures/model-config.js'
@@ -16,7 +17,12 @@ import type { GenerationDefaults } from './generation-defaults.js'
 
 /** A decoder, or an encoder with its weights. */
 export type OpenedModel =
-  | { readonly kind: 'decoder'; readonly decoder: Decoder }
+  | {
+      readonly kind: 'decoder'
+      readonly decoder: Decoder
+      /** What it is made of; undefined where that is an ONNX model. */
+      readonly made?: { readonly config: DecoderConfig; readonly weights: WeightSource }
+    }
   | { readonly kind: 'encoder'; readonly config: EncoderConfig; readonly weights: WeightSource }
 
 /** What a language model is made of. */
@@ -62,7 +68,11 @@ export async function hasSafetensors(folder: string): Promise<boolean> {
 const opened = (config: ModelConfig, weights: WeightSource): OpenedModel =>
   config.kind === 'encoder'
     ? { kind: 'encoder', config: config.encoder, weights }
-    : { kind: 'decoder', decoder: configuredDecoder(config.decoder, weights) }
+    : {
+        kind: 'decoder',
+        decoder: configuredDecoder(config.decoder, weights),
+        made: { config: config.decoder, weights },
+      }
 
 async function readOnnxModel(files: OnnxFiles, pacer: Pacer): Promise<ModelFiles> {
   const [{ openOnnxDecoder }, { folderDefaults, genaiDefaults }, { folderEmbedding }] = await Promise.all([
@@ -80,42 +90,62 @@ async function readOnnxModel(files: OnnxFiles, pacer: Pacer): Promise<ModelFiles
   return { model: { kind: 'decoder', decoder }, tokenizer, generation, embedding }
 }
 
-async function readFolder(folder: string, pacer: Pacer): Promise<ModelFiles> {
+/**
+ * Reads config and weights of a language model, but not its tokenizer.
+ * @param source - a folder with config.json and safetensors, or a GGUF file
+ * @throws SparkError as {@link readModelFiles}
+ */
+export async function readModel(source: string, pacer: Pacer): Promise<OpenedModel> {
+  const { model } = (await isDirectory(source))
+    ? await openFolder(source, pacer)
+    : await openGguf(source, pacer)
+  return model
+}
+
+async function openFolder(folder: string, pacer: Pacer): Promise<{ json: unknown; model: OpenedModel }> {
   const file = path.join(folder, 'config.json')
   if (!(await isThere(file)))
     throw new SparkError('ERR_IO', `${folder} has no config.json: give the folder of a language model`)
   const json = await readJson(file)
-  const [{ readModelConfig }, { loadFolderWeights }, { folderDefaults }, { folderEmbedding }] =
-    await Promise.all([
-      import('../architectures/model-config.js'),
-      import('./folder-weights.js'),
-      import('./generation-defaults.js'),
-      import('../embedding/embedding-defaults.js'),
-    ])
+  const [{ readModelConfig }, { loadFolderWeights }] = await Promise.all([
+    import('../architectures/model-config.js'),
+    import('./folder-weights.js'),
+  ])
   const config = readModelConfig(json, file)
+  return { json, model: opened(config, await loadFolderWeights(folder, pacer)) }
+}
+
+async function openGguf(file: string, pacer: Pacer): Promise<{ gguf: GgufFile; model: OpenedModel }> {
+  const [{ readGguf }, { configOfGguf }, { readModelConfig }, { loadGgufWeights }] = await Promise.all([
+    import('../../io/gguf/gguf.js'),
+    import('../architectures/gguf-config.js'),
+    import('../architectures/model-config.js'),
+    import('./gguf-weights.js'),
+  ])
+  const gguf = await readGguf(file)
+  const config = readModelConfig(await configOfGguf(gguf), file)
+  return { gguf, model: opened(config, await loadGgufWeights(gguf, pacer)) }
+}
+
+async function readFolder(folder: string, pacer: Pacer): Promise<ModelFiles> {
+  const { json, model } = await openFolder(folder, pacer)
+  const [{ folderDefaults }, { folderEmbedding }] = await Promise.all([
+    import('./generation-defaults.js'),
+    import('../embedding/embedding-defaults.js'),
+  ])
   const tokenizer = await TextTokenizer.load(folder)
   const generation = await folderDefaults(folder, json, tokenizer)
-  const embedding = await folderEmbedding(folder)
-  const model = opened(config, await loadFolderWeights(folder, pacer))
-  return { model, tokenizer, generation, embedding }
+  return { model, tokenizer, generation, embedding: await folderEmbedding(folder) }
 }
 
 async function readGgufModel(file: string, pacer: Pacer): Promise<ModelFiles> {
-  const [{ readGguf }, { configOfGguf }, { readModelConfig }, { loadGgufWeights }, defaults, embeddings] =
-    await Promise.all([
-      import('../../io/gguf/gguf.js'),
-      import('../architectures/gguf-config.js'),
-      import('../architectures/model-config.js'),
-      import('./gguf-weights.js'),
-      import('./generation-defaults.js'),
-      import('../embedding/embedding-defaults.js'),
-    ])
-  const gguf = await readGguf(file)
-  const config = readModelConfig(await configOfGguf(gguf), file)
+  const { gguf, model } = await openGguf(file, pacer)
+  const [{ ggufDefaults }, { ggufEmbedding }] = await Promise.all([
+    import('./generation-defaults.js'),
+    import('../embedding/embedding-defaults.js'),
+  ])
   const metadata = new Map([...gguf.metadata].map(([key, { value }]) => [key, value]))
   const tokenizer = await TextTokenizer.fromGguf(metadata)
-  const generation = defaults.ggufDefaults(gguf, tokenizer)
-  const embedding = embeddings.ggufEmbedding(gguf)
-  const model = opened(config, await loadGgufWeights(gguf, pacer))
-  return { model, tokenizer, generation, embedding }
+  const generation = ggufDefaults(gguf, tokenizer)
+  return { model, tokenizer, generation, embedding: ggufEmbedding(gguf) }
 }

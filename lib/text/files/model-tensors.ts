@@ -11,6 +11,7 @@ import {
   readWeight,
   weightOfBytes,
 } from '../../weights/lazy-weight.js'
+import { inOrder } from '../../weights/ordered-weight.js'
 import { SharedWeight } from '../../weights/shared-weight.js'
 import type { FloatWeight, Weight } from '../../weights/weight.js'
 
@@ -111,21 +112,28 @@ export class WeightTensor implements ModelTensor {
   readonly shape: readonly number[]
   /** Its constants keep it in the layout that a backend asked for, so that the one of the file can be let go. */
   readonly #shared: SharedWeight
+  readonly #order: Int32Array | undefined
 
-  /** @param weight - with the rows of all experts */
-  constructor(weight: Weight | LazyWeight, experts?: number) {
+  /**
+   * @param weight - with the rows of all experts
+   * @param order - the in feature of each column, where they have an order of their own
+   */
+  constructor(weight: Weight | LazyWeight, experts?: number, order?: Int32Array) {
     const { rows, cols } = weight
     this.shape = experts === undefined ? [rows, cols] : [experts, rows / experts, cols]
     this.#shared = new SharedWeight(weight)
+    this.#order = order
   }
 
   get weight(): Weight | LazyWeight {
+    const order = this.#order
+    if (order) return inOrder({ weight: this.#shared.kept, order })
     return this.#shared.lazy ?? this.#shared.kept
   }
 
   constant(transposed: boolean): Constant {
     const shape = transposed ? [...this.shape].reverse() : this.shape
-    return sharedConstant(shape, this.#shared, { transposed, exact: true })
+    return sharedConstant(shape, this.#shared, { transposed, exact: true, order: this.#order })
   }
 }
 

@@ -73,6 +73,24 @@ export class BlockPool {
     return { block, serial: this.#known.get(block)!.serial }
   }
 
+  /** The blocks that tokens begin with behind a block, each for one more user, and the serial number of the last one. */
+  findAll(parent: number, tokens: readonly number[]): { blocks: number[]; serial: number } {
+    const blocks: number[] = []
+    let serial = parent
+    for (let at = 0; at + this.blockSize <= tokens.length; at += this.blockSize) {
+      const found = this.find(serial, tokens.slice(at, at + this.blockSize))
+      if (!found) break
+      blocks.push(found.block)
+      serial = found.serial
+    }
+    return { blocks, serial }
+  }
+
+  /** Forgets the contents of the blocks without users. */
+  forgetUnused(): void {
+    for (const block of this.#free) this.#forget(block)
+  }
+
   /** Forgets the contents of all blocks. */
   forgetAll(): void {
     this.#known.clear()

@@ -2,17 +2,18 @@
 import { expectOneOf } from '../../core/checks.js'
 import { elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
+import type { RoundedRows } from '../../graph/constant.js'
 import type { Graph } from '../../graph/graph.js'
 import { roundingRows } from '../../graph/weight-constant.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
 import { machineMemory } from '../../hardware/memory.js'
 import { systemRoot } from '../../hardware/system-files.js'
 import { type CacheType, cacheTypes } from '../architectures/cache-types.js'
-import type { Decoder, DecoderSizes } from '../architectures/decoder.js'
+import type { CacheSizes, Decoder, DecoderSizes } from '../architectures/decoder.js'
 import { contextOf, engineOptions } from '../engine-options.js'
 import type { TextModelOptions } from '../text-options.js'
 import { withCacheScales } from './cache-scales.js'
-import { DecoderRunner } from './decoder-runner.js'
+import { type BatchRunner, DecoderRunner } from './decoder-runner.js'
 import { Scheduler, type SchedulerLimits } from './scheduler.js'
 
 /** Tokens of a block of the cache: texts share whole blocks of equal beginnings. */
@@ -28,18 +29,56 @@ const defaults = { maxSequences: 64, batchTokens: 512 }
 
 /** Bytes of keys and values of a token, and of their scales. */
 const bytesPerToken = ({ layers }: DecoderSizes, type: CacheType): number =>
-  layers.reduce((sum, { kvHeads, headSize }) => {
-    const scales = type === 'i8' ? elementBytes('f32', 2 * kvHeads) : 0
-    return sum + elementBytes(type, 2 * kvHeads * headSize) + scales
-  }, 0)
+  layers.reduce((sum, layer) => sum + layerBytes(layer, type), 0)
+
+/** How the graph of a decoder is made. */
+export interface DecoderForm extends Required<CacheSizes> {
+  /** What rows are rounded to before they are multiplied by weights. */
+  readonly activations: 'f32' | RoundedRows
+}
+
+/** The machine, or the machines, that a decoder runs on. */
+export interface DecoderPlace {
+  /** Bytes that are there for keys and values. */
+  availableBytes(): Promise<number>
+  /** Opens the decoder. @throws SparkError as `Model.fromGraph` */
+  open(decoder: Decoder, form: DecoderForm, limits: SchedulerLimits): Promise<BatchRunner>
+}
+
+const thisMachine = (options: TextModelOptions): DecoderPlace => ({
+  availableBytes: () => availableBytes(options),
+  open: (decoder, form) => DecoderRunner.open(engineGraph(decoder, form), engineOptions(options)),
+})
+
+/** The graph of a decoder as engines run it. @throws SparkError as `decoderGraph` */
+export function engineGraph(decoder: Decoder, { activations, ...cache }: DecoderForm): Graph {
+  const plain = decoder.graph(cache)
+  const scaled = cache.cacheType === 'i8' ? withCacheScales(plain) : plain
+  return activations === 'f32' ? scaled : withRoundedRows(scaled, activations)
+}
+
+/** Bytes of keys and values of a token in a layer, and of their scales. */
+export function layerBytes({ kvHeads, headSize }: DecoderSizes['layers'][number], type: CacheType): number {
+  const scales = type === 'i8' ? elementBytes('f32', 2 * kvHeads) : 0
+  return elementBytes(type, 2 * kvHeads * headSize) + scales
+}
 
 /** Works on requests of a model. */
 export class DecoderEngine {
+  readonly sizes: DecoderSizes
+  readonly cacheType: CacheType
   readonly limits: SchedulerLimits
-  readonly runner: DecoderRunner
+  readonly runner: BatchRunner
   readonly scheduler: Scheduler
 
-  private constructor(limits: SchedulerLimits, runner: DecoderRunner) {
+  private constructor(
+    sizes: DecoderSizes,
+    cacheType: CacheType,
+    limits: SchedulerLimits,
+    runner: BatchRunner,
+  ) {
+    this.sizes = sizes
+    this.cacheType = cacheType
     this.limits = limits
     this.runner = runner
     this.scheduler = new Scheduler(
@@ -51,30 +90,41 @@ export class DecoderEngine {
 
   /**
    * Makes the graph of a model and opens it.
+   * @param place - where it runs; without one on this machine
    * @throws SparkError as `decoderGraph` and `Model.fromGraph`; ERR_OUT_OF_MEMORY with numbers for a cache that does not fit
    */
-  static async open({ sizes, graph }: Decoder, options: TextModelOptions): Promise<DecoderEngine> {
-    const { cacheType = 'f32' } = options
+  static async open(
+    decoder: Decoder,
+    options: TextModelOptions,
+    place = thisMachine(options),
+  ): Promise<DecoderEngine> {
+    const { cacheType = 'f32', activations = 'f32' } = options
     expectOneOf('options.cacheType', cacheType, cacheTypes)
-    const limits = limitsOf(sizes, options, await availableBytes(options))
-    const plain = graph({ ...limits, cacheType })
-    const scaled = cacheType === 'i8' ? withCacheScales(plain) : plain
-    const made = options.activations === 'int8' ? withRoundedRows(scaled) : scaled
-    const runner = await DecoderRunner.open(made, engineOptions(options))
-    return new DecoderEngine(limits, runner)
+    const limits = limitsOf(decoder.sizes, options, await place.availableBytes())
+    const { blocks, blockSize } = limits
+    const runner = await place.open(decoder, { blocks, blockSize, cacheType, activations }, limits)
+    return new DecoderEngine(decoder.sizes, cacheType, limits, runner)
+  }
+
+  /** Frees what can be made again; see `TextModel.trim`. */
+  async trim(): Promise<void> {
+    await this.scheduler.trim()
+    await this.runner.trim()
   }
 
   /** Ends all requests and frees weights and cache. */
   async close(): Promise<void> {
     await this.scheduler.close()
-    this.runner.dispose()
+    await this.runner.dispose()
   }
 }
 
-/** The graph with products that round rows to bytes where weights are in blocks of integers. */
-const withRoundedRows = (graph: Graph): Graph => ({
+/** The graph with products that round rows where their weights are in the formats for it. */
+const withRoundedRows = (graph: Graph, activations: RoundedRows): Graph => ({
   ...graph,
-  initializers: new Map([...graph.initializers].map(([name, constant]) => [name, roundingRows(constant)])),
+  initializers: new Map(
+    [...graph.initializers].map(([name, constant]) => [name, roundingRows(constant, activations)]),
+  ),
 })
 
 /** Bytes that are there for the cache, on the machine and on the GPU that the model runs on. */

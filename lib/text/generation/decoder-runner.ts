@@ -3,6 +3,7 @@ import type { Graph } from '../../graph/graph.js'
 import type { Tensor } from '../../memory/tensor.js'
 import type { EngineOptions, ModelBackendChoice, ModelStats } from '../../model/engine.js'
 import { Model } from '../../model/model.js'
+import type { ModelState } from '../../model/model-state.js'
 import type { StatePairs } from '../../model/state-pairs.js'
 import type { StatefulModel } from '../../model/stateful-model.js'
 import { nextPrefix } from '../architectures/decoder.js'
@@ -12,8 +13,32 @@ import type { RowOutput } from './token-request.js'
 /** Rows of a batch by output. */
 export type BatchRows = Readonly<Partial<Record<RowOutput, Float32Array>>>
 
-/** A decoder that runs batches. */
-export class DecoderRunner {
+/** What runs batches of a decoder, and keeps its keys and values. */
+export interface BatchRunner {
+  /** What it runs on. */
+  readonly backend: ModelBackendChoice
+  /** What was compiled so far. */
+  readonly stats: ModelStats
+  /**
+   * Runs a batch; the rows are valid until the next one.
+   * @throws CacheLost where keys and values are gone
+   */
+  run(batch: Batch, outputs: readonly RowOutput[]): Promise<BatchRows>
+  /** Forgets keys and values, as after a run that failed. */
+  reset(): Promise<void>
+  /** Frees what the next batch makes again: plans and their memory. */
+  trim(): Promise<void>
+  /**
+   * Calls `work` with the caches by the names of their inputs, where they are and after all runs that were asked for; undefined where
+   * they are on other machines.
+   */
+  readonly visit?: <T>(work: (caches: ReadonlyMap<string, ModelState>) => T) => Promise<T>
+  /** Frees model and cache, once all runs that were asked for have ended. */
+  dispose(): void | Promise<void>
+}
+
+/** A decoder that runs batches on this machine. */
+export class DecoderRunner implements BatchRunner {
   readonly #model: Model
   readonly #states: StatefulModel
 
@@ -32,25 +57,26 @@ export class DecoderRunner {
     return new DecoderRunner(await Model.fromGraph(graph, options), Object.fromEntries(states))
   }
 
-  /** What it runs on. */
   get backend(): ModelBackendChoice {
     return this.#model.backend
   }
 
-  /** What was compiled so far. */
   get stats(): ModelStats {
     return this.#model.stats
   }
 
-  /** Runs a batch; the rows are valid until the next one. */
   async run(batch: Batch, outputs: readonly RowOutput[]): Promise<BatchRows> {
     const results = await this.#states.run<Record<RowOutput, 'f32'>>(batch.feeds, { outputs })
     return Object.fromEntries(outputs.map(name => [name, results[name].data]))
   }
 
-  /** Forgets keys and values, as after a run that failed. */
   async reset(): Promise<void> {
     await this.#states.reset()
+  }
+
+  async trim(): Promise<void> {
+    await this.#states.trim()
+    await this.#model.trim()
   }
 
   /** Copies of the caches by the names of their inputs. */
@@ -58,7 +84,10 @@ export class DecoderRunner {
     return (await this.#states.states()) as Record<string, Tensor>
   }
 
-  /** Frees model and cache, once all runs that were asked for have ended. */
+  visit<T>(work: (caches: ReadonlyMap<string, ModelState>) => T): Promise<T> {
+    return this.#states.visit(work)
+  }
+
   dispose(): void {
     this.#states.dispose()
     this.#model.dispose()

@@ -5,13 +5,16 @@ import { sampleRows } from '../native-sampler.js'
 import type { SampledToken, Sampler } from '../sampler.js'
 import { type Batch, batchOf, type Part, type PartRows } from './batch.js'
 import { BlockPool } from './block-pool.js'
-import { type RowOutput, Sequence, type TokenRequest } from './token-request.js'
+import { firstParent, type RowOutput, Sequence, type TokenRequest } from './token-request.js'
 
 /** Runs a batch: its rows by output. */
 export type RunBatch = (
   batch: Batch,
   outputs: readonly RowOutput[],
 ) => Promise<Readonly<Partial<Record<RowOutput, Float32Array>>>>
+
+/** What a {@link RunBatch} throws when keys and values were lost, and nothing else: all sequences are computed again. */
+export class CacheLost extends Error {}
 
 /** Limits of a {@link Scheduler}. */
 export interface SchedulerLimits {
@@ -50,11 +53,16 @@ export class Scheduler {
   #running: Job[] = []
   #loop: Promise<void> | undefined
   #isClosed = false
+  /** How often the cache of the model was forgotten. */
+  #resets = 0
 
   /** @param reset - forgets the cache of the model, after a run that failed */
   constructor(run: RunBatch, limits: SchedulerLimits, reset: () => Promise<void> = async () => undefined) {
     this.#run = run
-    this.#reset = reset
+    this.#reset = async () => {
+      this.#resets++
+      await reset()
+    }
     this.#limits = limits
     this.#pool = new BlockPool(limits.blocks, limits.blockSize)
   }
@@ -78,6 +86,59 @@ export class Scheduler {
     const done = new Promise<Sequence>((resolve, reject) => this.#waiting.push({ sequence, resolve, reject }))
     this.#loop ??= this.#work()
     return done
+  }
+
+  /** Forgets what no request uses; with no request also the cache of the model. */
+  async trim(): Promise<void> {
+    this.#expectOpen()
+    this.#pool.forgetUnused()
+    if (this.active === 0) await this.#reset()
+  }
+
+  /**
+   * Calls `read` with the blocks of the longest known beginning of `ids`, which stay as they are meanwhile.
+   * @throws SparkError ERR_DISPOSED; what `read` throws
+   */
+  async withBlocksOf<T>(
+    ids: readonly number[],
+    isLong: boolean,
+    read: (blocks: readonly number[]) => Promise<T>,
+  ): Promise<T> {
+    this.#expectOpen()
+    const { blocks } = this.#pool.findAll(firstParent(isLong), ids)
+    try {
+      return await read(blocks)
+    } finally {
+      for (const block of blocks) this.#pool.release(block)
+    }
+  }
+
+  /**
+   * Makes blocks of `tokens` known, as many as there is memory for.
+   * @param write - puts keys and values into the blocks from number `first` on; those before it are known
+   * @returns tokens that are known now
+   * @throws SparkError ERR_DISPOSED; what `write` throws
+   */
+  async addBlocks(
+    tokens: readonly number[],
+    isLong: boolean,
+    write: (blocks: readonly number[], first: number) => Promise<void>,
+  ): Promise<number> {
+    this.#expectOpen()
+    const [pool, size, resets] = [this.#pool, this.#limits.blockSize, this.#resets]
+    let { blocks, serial } = pool.findAll(firstParent(isLong), tokens)
+    const first = blocks.length
+    try {
+      while ((blocks.length + 1) * size <= tokens.length && pool.free > 0) blocks.push(pool.take()!)
+      await write(blocks, first)
+      // What was written may be gone with the cache.
+      if (resets !== this.#resets) return 0
+      for (let i = first; i < blocks.length; i++)
+        serial = pool.name(blocks[i]!, serial, tokens.slice(i * size, (i + 1) * size))
+      return blocks.length * size
+    } finally {
+      for (const block of blocks) pool.release(block)
+    }
   }
 
   /** Ends all requests with ERR_DISPOSED. */
@@ -194,7 +255,7 @@ export class Scheduler {
         row += rows.count
       }
     } catch (error) {
-      for (const { sequence } of parts) this.#fail(sequence, error)
+      if (!(error instanceof CacheLost)) for (const { sequence } of parts) this.#fail(sequence, error)
       await this.#beginAnew()
     }
   }

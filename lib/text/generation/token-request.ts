@@ -27,6 +27,9 @@ export interface TokenRequest {
   next(rows: Float32Array, width: number, first: number, token?: SampledToken): number | undefined
 }
 
+/** The parent of the first block of a sequence: rotary embeddings of long ones give other keys. */
+export const firstParent = (isLong: boolean): number => (isLong ? -1 : 0)
+
 /** A request that is worked on. */
 export class Sequence {
   readonly request: TokenRequest
@@ -70,17 +73,14 @@ export class Sequence {
   /** Looks for a cache of the beginning. What has rows to give is computed in any case. */
   begin(): void {
     this.isLong = this.ids.length > this.#shortLength
-    this.#parent = this.isLong ? -1 : 0
+    this.#parent = firstParent(this.isLong)
     if (this.request.rows === 'all') return
-    const size = this.#pool.blockSize
-    while ((this.#named + 1) * size < this.ids.length) {
-      const found = this.#pool.find(this.#parent, this.#tokensOf(this.#named))
-      if (!found) break
-      this.#blocks.push(found.block)
-      this.#parent = found.serial
-      this.#named++
-    }
-    this.cached = this.#named * size
+    // The last token has a row to give.
+    const { blocks, serial } = this.#pool.findAll(this.#parent, this.ids.slice(0, -1))
+    this.#blocks = blocks
+    this.#parent = serial
+    this.#named = blocks.length
+    this.cached = this.#named * this.#pool.blockSize
     this.reused = this.cached
   }
 

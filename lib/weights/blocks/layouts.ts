@@ -4,16 +4,20 @@ import type { BlockWeightFormat } from '../formats.js'
 /** Some bits of a number: `bits` of a byte from `shift` on. The first piece of a number has its lowest bits. */
 export type Piece = readonly [byte: number, shift: number, bits: number]
 
-/** The parts of a block. */
-export interface BlockLayout {
-  /** Neighbours that share a scale. */
-  readonly run: number
-  /** Bits of a code in the words of low bits of a panel, and in those of high bits. */
-  readonly bits: readonly [low: number, high: number]
+/** What all formats have in front of their codes. */
+interface BlockScales {
   /** Bytes of the scale of a block. */
   readonly scale: readonly Piece[]
   /** Bytes of the minimum, or of the zero point. */
   readonly min?: readonly Piece[]
+}
+
+/** The parts of a block. */
+export interface BlockLayout extends BlockScales {
+  /** Neighbours that share a scale. */
+  readonly run: number
+  /** Bits of a code in the words of low bits of a panel, and in those of high bits. */
+  readonly bits: readonly [low: number, high: number]
   /** The factor of the scale of a run, less `subZero`. */
   readonly sub?: (run: number) => readonly Piece[]
   readonly subZero?: number
@@ -71,13 +75,13 @@ const sixBits = {
 
 const floatAt0 = [byteAt(0), byteAt(1), byteAt(2), byteAt(3)] as const
 
-/** Unsigned integers of `width` bits. */
-const integers = (run: number, width: 4 | 8): BlockLayout => ({
+/** Unsigned integers of `width` bits less a zero point, a byte or a number of f32. */
+const integers = (run: number, width: 4 | 8, zeroBytes: 1 | 4 = 1): BlockLayout => ({
   run,
   bits: [width, 0],
   scale: floatAt0,
-  min: [byteAt(4)],
-  code: i => [width === 8 ? byteAt(5 + i) : [5 + (i >> 1), (i & 1) * 4, 4]],
+  min: Array.from({ length: zeroBytes }, (_, i) => byteAt(4 + i)),
+  code: i => [width === 8 ? byteAt(4 + zeroBytes + i) : [4 + zeroBytes + (i >> 1), (i & 1) * 4, 4]],
   panelBlocks: 2,
 })
 
@@ -92,8 +96,33 @@ const codesOfE4M3 = (run: number): BlockLayout => ({
 /** Of each 64 elements, 32 low nibbles and 32 high ones. */
 const nibbleOf64 = (at: number, i: number): Piece => nibble(at + (i >> 6) * 32, i % 64, 32)
 
-/** The layouts by format. */
-export const blockLayouts: Readonly<Record<BlockWeightFormat, BlockLayout>> = {
+/** Formats whose blocks lie in panels as they are stored, in steps of two bytes; where their scale is. */
+const storedScales = {
+  iq1_s: halfAt(0),
+  iq1_m: [49, 51, 53, 55].map((byte): Piece => [byte, 4, 4]),
+  iq2_xxs: halfAt(0),
+  iq2_xs: halfAt(0),
+  iq2_s: halfAt(0),
+  iq3_xxs: halfAt(0),
+  iq3_s: halfAt(0),
+  tq1_0: halfAt(52),
+} as const satisfies Partial<Record<BlockWeightFormat, readonly Piece[]>>
+
+type StoredFormat = keyof typeof storedScales
+
+/** A format whose blocks are taken apart for panels. */
+export type PartedFormat = Exclude<BlockWeightFormat, StoredFormat>
+
+/** Whether blocks of a format lie in panels as they are stored. */
+export const isPackedAsStored = (format: BlockWeightFormat): format is StoredFormat =>
+  Object.hasOwn(storedScales, format)
+
+/** Where scales lie in a block. */
+export const scalesOf = (format: BlockWeightFormat): BlockScales =>
+  isPackedAsStored(format) ? { scale: storedScales[format] } : blockLayouts[format]
+
+/** The layouts of the other formats. */
+export const blockLayouts: Readonly<Record<PartedFormat, BlockLayout>> = {
   q4_0: { ...nibbles, code: i => [nibble(2, i, 16)] },
   q4_1: { ...nibbles, min: halfAt(2), code: i => [nibble(4, i, 16)] },
   q5_0: { ...halves, bits: [4, 1], code: i => [nibble(6, i, 16), fifth(2, i)] },
@@ -141,7 +170,14 @@ export const blockLayouts: Readonly<Record<BlockWeightFormat, BlockLayout>> = {
     subZero: 32,
     code: i => [nibble(8 + (i >> 5) * 16, i % 32, 16)],
   },
+  tq2_0: { ...halves, bits: [2, 0], scale: halfAt(64), code: i => [pair(0, i)] },
   mxfp4: { ...nibbles, scale: [byteAt(0)], code: i => [nibble(1, i, 16)], panelBlocks: 2 },
+  u4_16: integers(16, 4),
+  u8_16: integers(16, 8),
+  u4_16f: integers(16, 4, 4),
+  u4_32f: integers(32, 4, 4),
+  u8_16f: integers(16, 8, 4),
+  u8_32f: integers(32, 8, 4),
   u4_32: integers(32, 4),
   u4_128: integers(128, 4),
   u8_32: integers(32, 8),

@@ -1,6 +1,6 @@
 // panels.ts: weights in block formats in panels of 32 rows (native/backend/block_panels.h), in plain TypeScript.
 import { type BlockWeightFormat, formatInfo } from '../formats.js'
-import { type BlockLayout, blockLayouts, type Piece } from './layouts.js'
+import { type BlockLayout, blockLayouts, isPackedAsStored, type PartedFormat, type Piece } from './layouts.js'
 
 /** Rows of a panel. */
 export const panelRows = 32
@@ -24,7 +24,7 @@ interface GroupLayout {
   readonly bytes: number
 }
 
-function groupLayout(format: BlockWeightFormat): GroupLayout {
+function groupLayout(format: PartedFormat): GroupLayout {
   const layout = blockLayouts[format]
   const { panelBlocks, run, bits, scale, min, sub, subMin } = layout
   const cols = formatInfo(format).block * panelBlocks
@@ -46,6 +46,10 @@ function groupLayout(format: BlockWeightFormat): GroupLayout {
 
 /** Bytes of a panel. */
 export function panelBytes(format: BlockWeightFormat, cols: number): number {
+  if (isPackedAsStored(format)) {
+    const { block, length } = formatInfo(format)
+    return Math.ceil(cols / block) * length * panelRows
+  }
   const group = groupLayout(format)
   return Math.ceil(cols / group.cols) * group.bytes
 }
@@ -62,7 +66,7 @@ function packedCode({ bits }: BlockLayout, group: GroupLayout, col: number, row:
 }
 
 /** All numbers of block `index` of a group. */
-function blockFields(format: BlockWeightFormat, index: number): BlockField[] {
+function blockFields(format: PartedFormat, index: number): BlockField[] {
   const layout = blockLayouts[format]
   const group = groupLayout(format)
   const { run, scale, min, sub, subMin, subZero } = layout
@@ -82,7 +86,8 @@ function blockFields(format: BlockWeightFormat, index: number): BlockField[] {
   ]
 }
 
-function readPieces(bytes: Uint8Array, at: number, pieces: readonly Piece[]): number {
+/** The number that pieces of the bytes from `at` on are. */
+export function readPieces(bytes: Uint8Array, at: number, pieces: readonly Piece[]): number {
   let value = 0
   let done = 0
   for (const [byte, shift, bits] of pieces) {
@@ -92,7 +97,8 @@ function readPieces(bytes: Uint8Array, at: number, pieces: readonly Piece[]): nu
   return value
 }
 
-function writePieces(bytes: Uint8Array, at: number, pieces: readonly Piece[], value: number): void {
+/** Writes it. */
+export function writePieces(bytes: Uint8Array, at: number, pieces: readonly Piece[], value: number): void {
   let rest = value
   for (const [byte, shift, bits] of pieces) {
     const mask = (1 << bits) - 1
@@ -102,15 +108,15 @@ function writePieces(bytes: Uint8Array, at: number, pieces: readonly Piece[], va
 }
 
 /** A weight by its shape. */
-interface BlockMatrix {
-  readonly format: BlockWeightFormat
+interface BlockMatrix<Format = BlockWeightFormat> {
+  readonly format: Format
   readonly rows: number
   readonly cols: number
 }
 
 /** Calls `move` with each number of each block, where its block begins and where its group does. */
 function eachField(
-  { format, rows, cols }: BlockMatrix,
+  { format, rows, cols }: BlockMatrix<PartedFormat>,
   move: (field: BlockField, block: number, group: number, row: number) => void,
 ): void {
   const { block, length } = formatInfo(format)
@@ -126,19 +132,44 @@ function eachField(
   }
 }
 
+/** Calls `move` with where each byte of blocks that stay as they are stored lies in rows and in panels. */
+function eachByte({ format, rows, cols }: BlockMatrix, move: (stored: number, packed: number) => void): void {
+  const { block, length } = formatInfo(format)
+  const rowBytes = (cols / block) * length
+  for (let r = 0, at = 0; r < rows; r++) {
+    const row = r % panelRows
+    const panel = (r - row) * rowBytes
+    for (let i = 0; i < rowBytes; i++, at++) move(at, panel + (i >> 1) * 2 * panelRows + row * 2 + (i & 1))
+  }
+}
+
 /** Writes a weight in panels, with zeros as padding. */
 export function packBlocks(matrix: BlockMatrix, from: Uint8Array, to: Uint8Array): void {
   to.fill(0)
-  eachField(matrix, ({ stored, packed, zero = 0 }, block, group, row) => {
+  const { format } = matrix
+  if (isPackedAsStored(format)) {
+    eachByte(matrix, (stored, packed) => {
+      to[packed] = from[stored]!
+    })
+    return
+  }
+  eachField({ ...matrix, format }, ({ stored, packed, zero = 0 }, block, group, row) => {
     writePieces(to, group, packed(row), readPieces(from, block, stored) - zero)
   })
 }
 
 /** The blocks of a weight in panels, row by row. */
 export function unpackBlocks(matrix: BlockMatrix, from: Uint8Array): Uint8Array {
-  const { block, length } = formatInfo(matrix.format)
+  const { format } = matrix
+  const { block, length } = formatInfo(format)
   const to = new Uint8Array(((matrix.rows * matrix.cols) / block) * length)
-  eachField(matrix, ({ stored, packed, zero = 0 }, block, group, row) => {
+  if (isPackedAsStored(format)) {
+    eachByte(matrix, (stored, packed) => {
+      to[stored] = from[packed]!
+    })
+    return to
+  }
+  eachField({ ...matrix, format }, ({ stored, packed, zero = 0 }, block, group, row) => {
     writePieces(to, block, stored, readPieces(from, group, packed(row)) + zero)
   })
   return to

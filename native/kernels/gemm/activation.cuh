@@ -22,6 +22,12 @@ __device__ __noinline__ inline float activated(Activation activation, float x) {
       return f32::sigmoid(x);
     case Activation::kTanh:
       return f32::tanh(x);
+    case Activation::kRelu6:
+      return x < 0 ? 0 : x > 6 ? 6 : x;
+    case Activation::kHardSwish: {
+      const float gate = x / 6 + 0.5f;
+      return x * (gate < 0 ? 0 : gate > 1 ? 1 : gate);
+    }
   }
   return x;
 }

@@ -99,7 +99,8 @@ t.test('MatMulNBits stays in blocks', async t => {
     [8, 32, 64, 'u8_32'],
     [8, 128, 128, 'u8_128'],
     [2, 32, 64, 'u4_32'],
-    [4, 16, 48, none],
+    [4, 16, 48, 'u4_16'],
+    [8, 16, 64, 'u8_16'],
     [4, 32, 80, none],
     [8, 16, 40, none],
   ] as const) {
@@ -140,7 +141,7 @@ t.test('floats as zero points, and features in blocks of any order', async t => 
     [n, 2],
     uniform(random, n * 2).map(value => 8 + value),
   )
-  t.strictSame(formatsOf(graphOf('MatMulNBits', { ...operands, wz: broken }, attributes)), [])
+  t.strictSame(formatsOf(graphOf('MatMulNBits', { ...operands, wz: broken }, attributes)), ['u4_32f'])
   await contributes(t, 'MatMulNBits', { ...operands, wz: broken }, attributes)
   const inOrder = Constant.from(
     'i32',
@@ -155,7 +156,7 @@ t.test('floats as zero points, and features in blocks of any order', async t => 
     Int32Array.from({ length: k }, (_, i) => (i * 7) % 2),
   )
   const graph = graphOf('MatMulNBits', { ...operands, none, wg: mixed }, attributes)
-  t.strictSame(formatsOf(graph), [], 'f32')
+  t.strictSame(formatsOf(graph), ['u4_32'], 'columns in an order of their own')
   const { x, w, ws } = operands
   const scale = ws.data as Float32Array
   const expected = Float32Array.from({ length: 3 * n }, (_, at) => {
@@ -175,6 +176,56 @@ t.test('floats as zero points, and features in blocks of any order', async t => 
       1e-5,
       `g_idx on ${backend}`,
     )
+})
+
+t.test('floats as zero points: sizes', async t => {
+  const n = 5
+  for (const [bits, block, k, format] of [
+    [4, 16, 48, 'u4_16f'],
+    [4, 128, 128, 'u4_32f'],
+    [8, 16, 48, 'u8_16f'],
+    [8, 64, 64, 'u8_32f'],
+    [4, 32, 80, 'f32'],
+    [4, 16, 45, 'f32'],
+  ] as const) {
+    const blocks = Math.ceil(k / block)
+    const wz = Constant.from(
+      'f32',
+      [n, blocks],
+      uniform(random, n * blocks).map(value => 8 + value),
+    )
+    const operands = { ...nBits(n, k, bits, block), wz }
+    const attributes = sizesOf(n, k, bits, block)
+    const graph = graphOf('MatMulNBits', operands, attributes)
+    t.strictSame(formatsOf(graph), [format], `${bits} ${block} ${k}`)
+    if (bits === 4) {
+      await contributes(t, 'MatMulNBits', operands, attributes)
+      continue
+    }
+    // ONNX Runtime knows none for 8 bits.
+    const [scales, zeros] = [operands.ws.data as Float32Array, wz.data as Float32Array]
+    const values = Float32Array.from({ length: n * k }, (_, i) => {
+      const at = Math.floor(i / k) * blocks + Math.floor((i % k) / block)
+      return Math.fround(operands.w.bytes[i]! - zeros[at]!) * scales[at]!
+    })
+    const expected = productOf(operands.x, values, n)
+    for (const backend of backends) {
+      const y = await outputOf(graph, operands, backend)
+      close(t, y.data as Float32Array, expected, 1e-4, `${bits} ${block} on ${backend}`)
+    }
+  }
+})
+
+t.test('features in blocks of any order that are not whole ones', async t => {
+  const [n, k, block] = [3, 64, 32]
+  const operands = nBits(n, k, 4, block)
+  // 33 features of the first block.
+  const wg = Constant.from(
+    'i32',
+    [k],
+    Int32Array.from({ length: k }, (_, i) => (i === 1 ? 0 : i % 2)),
+  )
+  t.strictSame(formatsOf(graphOf('MatMulNBits', { ...operands, none, wg }, sizesOf(n, k, 4, block))), ['f32'])
 })
 
 t.test('MatMulNBits of f16', async t => {
@@ -208,7 +259,7 @@ t.test('GatherBlockQuantized reads rows of blocks', async t => {
     [4, 32, 64, 'u4_32'],
     [4, 128, 128, 'u4_128'],
     [8, 32, 96, 'u8_32'],
-    [4, 16, 48, none],
+    [4, 16, 48, 'u4_16'],
   ] as const) {
     const blocks = width / block
     const plain = { w: bytes(7, (width * bits) / 8), ids, ws: scalesOf(7, blocks) }

@@ -192,7 +192,7 @@ t.test('QMoE is the mixture of what its integers stand for, and keeps them', asy
     [8, 64, 128, 64, 'u8_32'],
     [8, 0, 64, 96, 'u8_32'],
     [2, 32, 128, 128, 'u4_32'],
-    [4, 16, 32, 48, undefined],
+    [4, 16, 32, 48, 'u4_16'],
   ] as const)
     for (const hasZeros of [false, true]) {
       const form = { bits, block, hasZeros }

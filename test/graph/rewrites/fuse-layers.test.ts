@@ -142,3 +142,50 @@ t.test('a weight that is state, or trained, is left alone', async t => {
   const { graph: after } = await sameOptimized(t, trained)
   t.same(operators(after), { MatMul: 1, Neg: 1 })
 })
+
+t.test('activations of nets for phones', async t => {
+  const limits = new Map([
+    ['zero', Constant.f32(0)],
+    ['three', Constant.f32(3)],
+    ['six', Constant.f32(6)],
+    ['sixth', Constant.f32(1 / 6)],
+    ['five', Constant.f32(5)],
+  ])
+  const behind = (nodes: readonly Node[]): Graph => {
+    const graph = graphOf([makeNode('Conv', ['x', 'w', 'b'], ['c'], pads), ...nodes])
+    return { ...graph, initializers: new Map([...graph.initializers, ...limits]) }
+  }
+  const shifted = [makeNode('Add', ['c', 'three'], ['s']), makeNode('Clip', ['s', 'zero', 'six'], ['k'])]
+  const forms: Record<string, readonly Node[]> = {
+    relu6: [makeNode('Clip', ['c', 'zero', 'six'], ['y'])],
+    hard_swish: [makeNode('HardSwish', ['c'], ['y'])],
+    'hard_swish as a product': [
+      makeNode('HardSigmoid', ['c'], ['g'], { attributes: { alpha: float(1 / 6) } }),
+      makeNode('Mul', ['c', 'g'], ['y']),
+    ],
+    'hard_swish, the quotient last': [
+      ...shifted,
+      makeNode('Mul', ['c', 'k'], ['p']),
+      makeNode('Div', ['p', 'six'], ['y']),
+    ],
+    'hard_swish, the quotient first': [
+      ...shifted,
+      makeNode('Mul', ['sixth', 'k'], ['q']),
+      makeNode('Mul', ['q', 'c'], ['y']),
+    ],
+  }
+  for (const [name, nodes] of Object.entries(forms)) {
+    const { graph } = await sameOptimized(t, behind(nodes))
+    t.same(operators(graph), { FusedConv: 1 }, name)
+    const { activation } = graph.nodes[0]!.attributes
+    t.match(name, (activation as { value?: string }).value ?? 'none')
+  }
+  for (const [least, most] of [
+    ['zero', 'five'],
+    ['three', 'six'],
+    ['zero', ''],
+  ] as const) {
+    const { graph } = await sameOptimized(t, behind([makeNode('Clip', ['c', least, most], ['y'])]))
+    t.notOk(operators(graph).FusedConv, `${least} to ${most}`)
+  }
+})

@@ -99,7 +99,7 @@ const forms: readonly Form[] = [
     format: 'u4_32',
   },
   { dtype: 'f8_e4m3', shape: [64, 9], axis: 0, block: 32, reader: 'MatMul', format: 'f8_32' },
-  { dtype: 'i4', shape: [48, 5], axis: 0, block: 16, reader: 'MatMul', format: undefined },
+  { dtype: 'i4', shape: [48, 5], axis: 0, block: 16, reader: 'MatMul', format: 'u4_16' },
   { dtype: 'i8', shape: [80, 5], axis: 0, block: 40, reader: 'MatMul', format: undefined },
   { dtype: 'i8', shape: [64, 32], axis: 1, block: 32, reader: 'MatMul', format: undefined },
   { dtype: 'i8', shape: [64, 32], axis: 1, block: 0, reader: 'Gemm', format: undefined },

@@ -1,11 +1,19 @@
 // contrib-blocks.ts: contributed operators on weights in blocks that share scales. Weights become codes that DequantizeLinear
 // reads, and the rest the standard operator in f32; where kernels read such blocks, `readCodes` keeps them as they are.
 import { numel } from '../../../core/shape.js'
+import {
+  bytesOfNibbles,
+  type IntegerMatrix,
+  weightOfGroups,
+  weightOfIntegers,
+} from '../../../weights/integer-matrix.js'
+import { isOrdered } from '../../../weights/ordered-weight.js'
 import { int, intOf } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { makeNode, type Node } from '../../graph.js'
 import { NodeBuilder } from '../../node-builder.js'
 import { unpackedData } from '../../packed.js'
+import { weightConstant } from '../../weight-constant.js'
 import { codesConstant, constantCodes, expectBytes, reinterpret, unpadded } from './block-codes.js'
 import type { Upgrade, UpgradeContext } from './context.js'
 import { floatConstant, giveHalf, halfType, widened } from './wide.js'
@@ -17,10 +25,20 @@ function product(
   context: UpgradeContext,
   [x, rows, bias]: readonly [string, string, string],
 ): readonly Node[] {
-  const [[input = '', weight], [output = '']] = [node.inputs, node.outputs]
-  const half = halfType(context, input)
-  const columns = build.fresh(`${weight}_columns`)
+  const columns = build.fresh(`${node.inputs[1]}_columns`)
   build.append(makeNode('Transpose', [rows], [columns]))
+  return productOfColumns(build, node, context, [x, columns, bias])
+}
+
+/** The same of the value `columns`, [in features, out features]. */
+function productOfColumns(
+  build: NodeBuilder,
+  node: Node,
+  context: UpgradeContext,
+  [x, columns, bias]: readonly [string, string, string],
+): readonly Node[] {
+  const [[input = ''], [output = '']] = [node.inputs, node.outputs]
+  const half = halfType(context, input)
   const multiplied = half || bias !== '' ? build.fresh(`${output}_product`) : output
   build.append(makeNode('MatMul', [widened(build, context, x), columns], [multiplied], { name: node.name }))
   const sum = bias !== '' && half ? build.fresh(`${output}_sum`) : output
@@ -97,30 +115,31 @@ function nBitsZeros(node: Node, context: UpgradeContext, name: string, sizes: NB
   return areCodes ? codesConstant(bits, Uint8Array.from(values), shape) : floats
 }
 
-/** (code − zero) · scale of each element as f32, computed when somebody reads it. */
-function decoded(
+/** [K, N] of (code − zero) · scale, in blocks where kernels read such ones. */
+function weightOfNBits(
   { n, k, block, blocks }: NBits,
   parts: { readonly codes: Constant; readonly scale: Constant; readonly zero: Constant },
   blockOf: Int32Array | undefined,
 ): Constant {
-  const read = (): Uint8Array => {
-    const [codes, zeros] = [unpackedData(parts.codes), unpackedData(parts.zero)] as [Uint8Array, Float32Array]
-    const scales = parts.scale.data as Float32Array
-    const values = new Float32Array(n * k)
-    for (let row = 0, i = 0; row < n; row++) {
-      for (let col = 0; col < k; col++, i++) {
-        const at = row * blocks + (blockOf?.[col] ?? Math.floor(col / block))
-        values[i] = Math.fround(codes[i]! - zeros[at]!) * scales[at]!
-      }
-    }
-    return new Uint8Array(values.buffer)
+  const { codes, scale, zero } = parts
+  const matrix: IntegerMatrix = {
+    rows: n,
+    cols: k,
+    bits: codes.dtype === 'u8' ? 8 : 4,
+    codes: codes.dtype === 'u8' ? codes.bytes : bytesOfNibbles(unpackedData(codes) as Uint8Array, n, k),
+    scales: scale.data as Float32Array,
+    zeros: unpackedData(zero) as Uint8Array | Float32Array,
   }
-  return Constant.lazy('f32', [n, k], { byteLength: 4 * n * k, read })
+  const features = blockOf ?? Uint32Array.from({ length: k }, (_, i) => Math.floor(i / block))
+  const weight =
+    k === blocks * block && !blockOf ? weightOfIntegers(matrix) : weightOfGroups(matrix, features)
+  const { weight: kept, order } = isOrdered(weight) ? weight : { weight, order: undefined }
+  return weightConstant([k, n], kept, { transposed: true, exact: true, order })
 }
 
 /**
  * MatMulNBits: y = x · Wᵀ with W[N, K] in blocks of `block_size` along K. Weights whose features are in blocks of any order
- * (g_idx), or whose zero points are no codes, become f32.
+ * (g_idx), or whose zero points are no codes, are constants in blocks of their own.
  */
 const matMulNBits: Upgrade = (node, context) => {
   const [x = '', weight = '', scales = '', zeros = '', order = '', bias = ''] = node.inputs
@@ -133,8 +152,9 @@ const matMulNBits: Upgrade = (node, context) => {
   const zero = nBitsZeros(node, context, zeros, sizes)
   const codes = unpadded(packed, bits, [n, k])
   if (blockOf || zero.dtype === 'f32') {
-    const rows = build.constant(decoded(sizes, { codes, scale, zero }, blockOf), `${weight}_rows`)
-    return product(build, node, context, [x, rows, bias])
+    const constant = weightOfNBits(sizes, { codes, scale, zero }, blockOf)
+    const columns = build.constant(constant, `${weight}_columns`)
+    return productOfColumns(build, node, context, [x, columns, bias])
   }
   const names = [
     build.constant(codes, `${weight}_codes`),

@@ -1,5 +1,5 @@
-// activations.ts: GELU and SiLU from what exporters write in their place.
-import { string } from '../../attributes.js'
+// activations.ts: GELU, SiLU and the hard swish from what exporters write in their place.
+import { float, floatOf, string } from '../../attributes.js'
 import { makeNode, type Node } from '../../graph.js'
 import { type Fusion, type GraphView, pairs } from './pattern.js'
 
@@ -12,6 +12,56 @@ export function fuseSwish(node: Node, view: GraphView): Fusion | undefined {
       return { nodes: [makeNode('Swish', [x], node.outputs)], absorbed: [sigmoid] }
   }
   return undefined
+}
+
+/** min(max(x + 3, 0), 6) / 6 → HardSigmoid */
+export function fuseHardSigmoid(node: Node, view: GraphView): Fusion | undefined {
+  const clip = view.producer(sixthOf(node, view), 'Clip')
+  const shifted = clip && shiftedOf(clip, view)
+  if (!shifted) return undefined
+  const nodes = [makeNode('HardSigmoid', [shifted.x], node.outputs, gate)]
+  return { nodes, absorbed: [clip!, shifted.sum] }
+}
+
+/** x · HardSigmoid(x), x · min(max(x + 3, 0), 6) / 6 → HardSwish */
+export function fuseHardSwish(node: Node, view: GraphView): Fusion | undefined {
+  if (node.domain !== '') return undefined
+  const made = (x: string, absorbed: readonly Node[]): Fusion => ({
+    nodes: [makeNode('HardSwish', [x], node.outputs)],
+    absorbed,
+  })
+  for (const [x, gated] of node.op === 'Mul' ? pairs(node) : []) {
+    const sigmoid = view.producer(gated, 'HardSigmoid')
+    const isGate = sigmoid && near(floatOf(sigmoid, 'alpha'), 1 / 6) && near(floatOf(sigmoid, 'beta'), 0.5)
+    if (isGate && sigmoid.inputs[0] === x) return made(x, [sigmoid])
+  }
+  const product = view.producer(sixthOf(node, view), 'Mul')
+  for (const [x, gated] of pairs(product)) {
+    const clip = view.producer(gated, 'Clip')
+    const shifted = clip && shiftedOf(clip, view)
+    if (shifted?.x === x) return made(x, [product!, clip!, shifted.sum])
+  }
+  return undefined
+}
+
+const gate = { attributes: { alpha: float(1 / 6), beta: float(0.5) } }
+
+const near = (a: number, b: number): boolean => Math.abs(a - b) < 1e-6
+
+/** What a node divides by 6. */
+function sixthOf(node: Node, view: GraphView): string | undefined {
+  if (node.domain !== '') return undefined
+  if (node.op === 'Div') return view.isScalar(node.inputs[1], 6) ? node.inputs[0] : undefined
+  if (node.op !== 'Mul') return undefined
+  return pairs(node).find(([, factor]) => view.isScalar(factor, 1 / 6))?.[0]
+}
+
+/** The x of min(max(x + 3, 0), 6). */
+function shiftedOf(clip: Node, view: GraphView): { x: string; sum: Node } | undefined {
+  const [value, least, most] = clip.inputs
+  const sum = view.isScalar(least, 0) && view.isScalar(most, 6) ? view.producer(value, 'Add') : undefined
+  const x = pairs(sum).find(([, constant]) => view.isScalar(constant, 3))?.[0]
+  return sum && x !== undefined ? { x, sum } : undefined
 }
 
 /** x/2 · (1 + erf(x/√2)), x/2 · (1 + tanh(√(2/π) · (x + 0.044715 · x³))) → Gelu, the factors in any order */

@@ -67,7 +67,7 @@ function unmasked(name: string, view: GraphView): Masked[] {
 /** A constant that a fusion adds. */
 function scalarOf(view: GraphView, value: number): string {
   const name = view.fresh('mask/scalar')
-  view.initializers.set(name, Constant.f32(value))
+  view.define(name, Constant.f32(value))
   return name
 }
 

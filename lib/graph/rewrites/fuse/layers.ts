@@ -1,12 +1,10 @@
-// layers.ts: convolutions and products with constant weights take in what follows them: batch normalization, bias,
-// activation, residual.
+// layers.ts: convolutions and products with constant weights take in what follows them: bias, activation, residual.
 
 import { numel } from '../../../core/shape.js'
-import { fixSize, fixSizes, type Size } from '../../../core/size.js'
+import { fixSize, type Size } from '../../../core/size.js'
 import { floatOf, int, intOf, string, stringOf } from '../../attributes.js'
 import { Constant } from '../../constant.js'
 import { type Attributes, makeNode, type Node, sparkDomain } from '../../graph.js'
-import { NodeBuilder } from '../../node-builder.js'
 import { type Fusion, type GraphView, pairs, sameShape } from './pattern.js'
 
 /** Activations of a fused layer by operator. */
@@ -14,10 +12,13 @@ const activations: Readonly<Record<string, string>> = {
   Relu: 'relu',
   Sigmoid: 'sigmoid',
   Tanh: 'tanh',
+  HardSwish: 'hard_swish',
 }
 
-function activationOf(node: Node): string | undefined {
+function activationOf(node: Node, view: GraphView): string | undefined {
   if (node.domain !== '') return undefined
+  if (node.op === 'Clip')
+    return view.isScalar(node.inputs[1], 0) && view.isScalar(node.inputs[2], 6) ? 'relu6' : undefined
   if (node.op === 'Gelu') return stringOf(node, 'approximate') === 'tanh' ? 'gelu_tanh' : 'gelu'
   if (node.op === 'Swish') return floatOf(node, 'alpha') === 1 ? 'silu' : undefined
   return Object.hasOwn(activations, node.op) ? activations[node.op] : undefined
@@ -54,7 +55,7 @@ function isBias(view: GraphView, name: string, features: Size | undefined): bool
 
 /** layer → activation */
 export function fuseActivation(node: Node, view: GraphView): Fusion | undefined {
-  const activation = activationOf(node)
+  const activation = activationOf(node, view)
   const layer = activation === undefined ? undefined : layerOf(view, node.inputs[0])
   if (!layer || activation === undefined || stringOf(layer, 'activation') !== 'none') return undefined
   // A linear layer adds its residual after the activation.
@@ -91,7 +92,7 @@ function addBias(node: Node, layer: Node, bias: string, view: GraphView): Fusion
   const perChannel = shape && given && given.at(1 - shape.length) === channels && numel(given) === channels
   if (!perChannel || !view.isConstant(bias)) return undefined
   const [flat, size] = [view.fresh(`${bias}/flat`), view.fresh(`${bias}/size`)]
-  view.initializers.set(size, Constant.i64([fixSize(channels!)]))
+  view.define(size, Constant.i64([fixSize(channels!)]))
   const reshape = makeNode('Reshape', [bias, size], [flat])
   const inputs = [input(layer, 0), input(layer, 1), flat]
   return { nodes: [reshape, fused(fusedOp(layer), inputs, node, layer.attributes)], absorbed: [layer] }
@@ -110,36 +111,4 @@ function addResidual(
   const inputs = [input(layer, 0), input(layer, 1), input(layer, 2), other]
   const next = fused(fusedOp(layer), inputs, node, { ...layer.attributes, ...attributes })
   return { nodes: [next], absorbed: [layer] }
-}
-
-/**
- * Convolution → batch normalization with constant statistics: W′ = W · g and b′ = (b − mean) · g + beta with
- * g = gamma / √(variance + epsilon). Nodes that read constants only compute them.
- */
-export function fuseBatchNorm(node: Node, view: GraphView): Fusion | undefined {
-  if (node.domain !== '' || node.op !== 'BatchNormalization') return undefined
-  const conv = view.producer(node.inputs[0], 'Conv')
-  const constants = [...node.inputs.slice(1), ...(conv?.inputs.slice(1).filter(name => name !== '') ?? [])]
-  const weight = view.shape(conv?.inputs[1])
-  const training = intOf(node, 'training_mode') !== 0 || node.outputs.length > 1
-  if (!conv || !weight || training || !constants.every(name => view.isConstant(name))) return undefined
-  const build = new NodeBuilder({
-    fresh: view.fresh,
-    define: (name, value) => view.initializers.set(name, value),
-    base: op => `${node.outputs[0]}/${op}`,
-  })
-  const made = (op: string, ...inputs: readonly string[]): string => build.add(op, inputs)
-  const [, gamma = '', beta = '', mean = '', variance = ''] = node.inputs
-  const epsilon = build.constant(floatOf(node, 'epsilon'))
-  const gain = made('Div', gamma, made('Sqrt', made('Add', variance, epsilon)))
-  const rows = made(
-    'Reshape',
-    gain,
-    build.constant(fixSizes(weight).map((size, axis) => (axis === 0 ? size : 1))),
-  )
-  const moved = input(conv, 2) === '' ? made('Neg', mean) : made('Sub', input(conv, 2), mean)
-  const bias = made('Add', made('Mul', moved, gain), beta)
-  const inputs = [input(conv, 0), made('Mul', input(conv, 1), rows), bias]
-  build.append(makeNode('Conv', inputs, node.outputs, { name: conv.name, attributes: conv.attributes }))
-  return { nodes: build.nodes, absorbed: [conv] }
 }

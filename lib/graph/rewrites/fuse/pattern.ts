@@ -159,6 +159,12 @@ export class GraphView {
     this.#inference.inferNode(node, this.graph)
   }
 
+  /** Adds a constant that a fusion made. */
+  define(name: string, value: Constant): void {
+    this.initializers.set(name, value)
+    this.#constants.add(name)
+  }
+
   /** Adds a node of the graph, or one that a fusion made. */
   add(node: Node): void {
     const reads = readsOf(node)

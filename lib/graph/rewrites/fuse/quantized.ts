@@ -86,7 +86,7 @@ function bytesOf({ dequantize, functions }: Source, cast: Node, view: GraphView,
   const signed = byteType(dequantize, view) === 'i8'
   const codes = Uint8Array.from({ length: 256 }, (_, i) => i)
   let value = view.fresh(`${cast.outputs[0]}/codes`)
-  view.initializers.set(
+  view.define(
     value,
     signed ? Constant.from('i8', [256], new Int8Array(codes.buffer)) : Constant.from('u8', [256], codes),
   )
@@ -179,7 +179,7 @@ function weightOf(
   if (![codes, scale].every(name => view.isConstant(name))) return undefined
   if (zero !== '') return view.initializers.has(zero) ? [codes, scale, zero] : undefined
   const none = view.fresh(`${codes}/zero`)
-  view.initializers.set(none, Constant.from(constant.dtype as 'u8', [], new Uint8Array(1)))
+  view.define(none, Constant.from(constant.dtype as 'u8', [], new Uint8Array(1)))
   return [codes, scale, none]
 }
 

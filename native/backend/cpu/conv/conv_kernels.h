@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "backend/cpu/gemm/activation.h"
+
 namespace spark::cpu {
 
 // A convolution of one channel with K x K taps and zeros around its image: tap (i, j) of result (y, x) reads
@@ -10,7 +12,7 @@ namespace spark::cpu {
 struct DepthwisePlane {
   const float* weights;  // [K, K]
   float bias;
-  bool relu;         // what is below 0 becomes 0
+  Bounds bounds;     // of the results
   int64_t stride;    // 1 or 2
   int64_t pad[2];    // any numbers
   int64_t image[2];  // height and width
@@ -45,9 +47,9 @@ struct WinogradPlane {
 struct ConvKernels {
   int64_t width;  // floats of a vector
   // sums[i] = Σ coefficients[k] · data[offset[k] + i] for i < count and k < depth, a chain as in multiply,
-  // + bias, and what is below 0 becomes 0 if `relu`. Reads and writes up to 15 elements more.
+  // + bias, within bounds. Reads and writes up to 15 elements more.
   void (*correlate)(const float* coefficients, const float* data, const int64_t* offset, int64_t depth,
-                    int64_t count, float bias, bool relu, float* sums);
+                    int64_t count, float bias, Bounds bounds, float* sums);
   // Each result is a chain over the taps in their order, as in multiply, + bias. K is 3 or 5.
   void (*depthwise)(int64_t kernel, const DepthwisePlane& plane);
   // The same results, lines [first, first + count) of them. workspace: of.vectors() vectors, at a multiple of

@@ -204,7 +204,7 @@ void store_run(const PositionRun& run, int64_t pitch, int64_t width, float* sums
     to.stride = width;
     return apply_epilogue(sums, pitch, run.lines, run.width, to);
   }
-  if (to.activation != Activation::kRelu) activate(to.activation, run.count, sums);
+  if (!is_bounds(to.activation)) activate(to.activation, run.count, sums);
   copy_run(run, pitch, sums, to.y);
 }
 
@@ -215,7 +215,8 @@ void loop(const ConvSource& source, const ConvPart& part, const std::vector<int6
   const auto depth = static_cast<int64_t>(rows.size());
   const int64_t lines = part.coefficients.rows / source.groups, pitch = source.input->pitch(1);
   const bool has_epilogue = part.epilogue.y != nullptr;
-  const bool relu = has_epilogue && !part.epilogue.residual && part.epilogue.activation == Activation::kRelu;
+  const bool is_last = has_epilogue && !part.epilogue.residual;
+  const Bounds bounds = bounds_of(is_last ? part.epilogue.activation : Activation::kNone);
   const Epilogue to = has_epilogue ? epilogue_of(part, task, lines, numel(part.size)) : Epilogue{};
   alignas(64) float sums[kRunCount + kPaddedSlack];
   for (int64_t line = 0; line < lines; ++line) {
@@ -223,7 +224,7 @@ void loop(const ConvSource& source, const ConvPart& part, const std::vector<int6
     const float* coefficients = static_cast<const float*>(part.coefficients.data) + at * depth;
     const float bias = to.bias ? to.bias[line] : 0;
     for_each_run(*source.input, part.size, [&](const PositionRun& run) {
-      kernels().conv.correlate(coefficients, data + run.from, rows.data(), depth, run.count, bias, relu,
+      kernels().conv.correlate(coefficients, data + run.from, rows.data(), depth, run.count, bias, bounds,
                                sums);
       if (has_epilogue) return store_run(run, pitch, part.size[2], sums, epilogue_at(to, line, 0));
       for (int64_t i = 0; i < run.lines; ++i) {

@@ -28,15 +28,12 @@ void fold_rows(const float* data, const int64_t* offset, int64_t depth, int64_t 
 }
 
 void correlate(const float* coefficients, const float* data, const int64_t* offset, int64_t depth,
-               int64_t count, float bias, bool relu, float* sums) {
+               int64_t count, float bias, Bounds bounds, float* sums) {
   const Vec shift = splat(bias);
   const auto fold = [&](Vec total, int64_t k, Vec x) {
     return multiply_add(splat(coefficients[k]), x, total);
   };
-  const auto done = [&](Vec total) {
-    total += shift;
-    return relu ? positive(total) : total;
-  };
+  const auto done = [&](Vec total) { return bounded(total + shift, bounds); };
   fold_rows(data, offset, depth, count, Vec{}, fold, done, sums);
 }
 

@@ -20,10 +20,10 @@ constexpr int64_t kAlignment = 16;  // floats that begin where the longest vecto
 DepthwisePlane plane_of(const ConvArgs& args, const float* weights, int64_t channel, int64_t plane) {
   const ConvShape& shape = args.shape;
   const int64_t o = plane % shape.filters;
-  return {weights + o * numel(shape.kernel),    args.bias ? args.bias[o] : 0,
-          args.activation == Activation::kRelu, shape.stride[1],
-          {shape.pad[1], shape.pad[2]},         {shape.image[1], shape.image[2]},
-          {shape.out[1], shape.out[2]},         args.x + channel * numel(shape.image),
+  return {weights + o * numel(shape.kernel), args.bias ? args.bias[o] : 0,
+          bounds_of(args.activation),        shape.stride[1],
+          {shape.pad[1], shape.pad[2]},      {shape.image[1], shape.image[2]},
+          {shape.out[1], shape.out[2]},      args.x + channel * numel(shape.image),
           args.y + plane * numel(shape.out)};
 }
 
@@ -37,7 +37,7 @@ void by_planes(const ConvArgs& args, const float* weights) {
       const int64_t channel = index / filters * shape.groups + index % filters / each;
       const DepthwisePlane plane = plane_of(args, weights, channel, index);
       best.depthwise(shape.kernel[1], plane);
-      if (!plane.relu) activate(args.activation, positions, plane.y);
+      if (!is_bounds(args.activation)) activate(args.activation, positions, plane.y);
     }
   });
 }
@@ -90,7 +90,7 @@ void by_lanes(const ConvArgs& args, const float* weights) {
     of.plane = plane_of(args, weights, first, first);
     of.bias = args.bias ? args.bias + group : nullptr;
     best.depthwise_lanes(shape.kernel[1], of, line, count, aligned(workspace));
-    for (int64_t c = 0; !of.plane.relu && c < of.channels; ++c) {
+    for (int64_t c = 0; !is_bounds(args.activation) && c < of.channels; ++c) {
       activate(args.activation, count * across, of.plane.y + (c * height + line) * across);
     }
   };

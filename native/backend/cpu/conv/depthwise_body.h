@@ -102,14 +102,14 @@ void depthwise_block(const DepthwisePlane& of, const DepthwiseColumn<K, S, N>& c
     }
   }
   const int64_t pitch = of.out[1], count = pitch - column.x;
-  const Vec bias = splat(of.bias), lowest = splat(of.relu ? 0 : -__builtin_inff());
+  const Vec bias = splat(of.bias);
   float* to = of.y + y * pitch + column.x;
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r, to += pitch) {
 #pragma GCC unroll 2
     for (int n = 0; n < N; ++n) {
       const Vec sum = total[r][n] + bias;
-      store_some(to + n * kWidth, at_least(sum, lowest), count - n * kWidth);
+      store_some(to + n * kWidth, bounded(sum, of.bounds), count - n * kWidth);
     }
   }
 }

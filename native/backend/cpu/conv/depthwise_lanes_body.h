@@ -76,7 +76,8 @@ class LaneLines {
 
 // Results [x, x + B) of a line, [B, lane].
 template <int K, int S, int B>
-void lane_block(const float* const* lines, int64_t x, const float* weights, Vec bias, Vec lowest, float* to) {
+void lane_block(const float* const* lines, int64_t x, const float* weights, Vec bias, Bounds bounds,
+                float* to) {
   Vec total[B] = {};
   for (int i = 0; i < K; ++i, weights += K * kWidth) {
     const float* from = lines[i] + S * x * kWidth;
@@ -97,15 +98,15 @@ void lane_block(const float* const* lines, int64_t x, const float* weights, Vec 
 #pragma GCC unroll 12
   for (int b = 0; b < B; ++b) {
     const Vec sum = total[b] + bias;
-    store(to + b * kWidth, at_least(sum, lowest));
+    store(to + b * kWidth, bounded(sum, bounds));
   }
 }
 
 template <int K, int S, int B>
 void lane_results(int64_t count, const float* const* lines, int64_t x, const float* weights, Vec bias,
-                  Vec lowest, float* to) {
-  if (count == B) return lane_block<K, S, B>(lines, x, weights, bias, lowest, to);
-  if constexpr (B > 1) lane_results<K, S, B - 1>(count, lines, x, weights, bias, lowest, to);
+                  Bounds bounds, float* to) {
+  if (count == B) return lane_block<K, S, B>(lines, x, weights, bias, bounds, to);
+  if constexpr (B > 1) lane_results<K, S, B - 1>(count, lines, x, weights, bias, bounds, to);
 }
 
 // to[lane · pitch + i] = from[i · kWidth + lane] for i < count and lane < lanes. Reads whole vectors of i.
@@ -146,7 +147,7 @@ void depthwise_lanes(const DepthwiseLanes& of, int64_t first, int64_t count, flo
   alignas(64) float weights[(K * K + kWidth) * kWidth];
   load_groups<K>(of, weights);
   const Vec bias = of.bias ? load_some(of.bias, of.channels) : Vec{};
-  const Vec lowest = splat(of.plane.relu ? 0 : -__builtin_inff());
+  const Bounds bounds = of.plane.bounds;
   float* results = workspace;
   const int64_t top = S * first - of.plane.pad[0], blocks = (width + kMaxAcross - 1) / kMaxAcross;
   LaneLines image(of, top < 0 ? 0 : top, workspace + of.results * kWidth);
@@ -162,7 +163,7 @@ void depthwise_lanes(const DepthwiseLanes& of, int64_t first, int64_t count, flo
       int64_t x = 0;
       for (int64_t left = blocks; left > 0; --left) {
         const int64_t some = (width - x + left - 1) / left;
-        lane_results<K, S, kMaxAcross>(some, taps, x, weights, bias, lowest, to);
+        lane_results<K, S, kMaxAcross>(some, taps, x, weights, bias, bounds, to);
         x += some;
         to += some * kWidth;
       }

@@ -10,7 +10,8 @@ UnaryFn function_of(Activation activation) {
   switch (activation) {
     case Activation::kNone:
     case Activation::kRelu:
-      return UnaryFn::kRelu;
+    case Activation::kRelu6:
+      break;
     case Activation::kGelu:
       return UnaryFn::kGelu;
     case Activation::kGeluTanh:
@@ -21,6 +22,8 @@ UnaryFn function_of(Activation activation) {
       return UnaryFn::kSigmoid;
     case Activation::kTanh:
       return UnaryFn::kTanh;
+    case Activation::kHardSwish:
+      return UnaryFn::kHardSwish;
   }
   return UnaryFn::kRelu;
 }
@@ -29,6 +32,9 @@ UnaryFn function_of(Activation activation) {
 
 void activate(Activation activation, int64_t count, float* values) {
   if (activation == Activation::kNone) return;
+  if (is_bounds(activation)) {
+    return kernels().gemm.store_rows(values, 0, 1, count, {nullptr, nullptr, false, activation, values, 0});
+  }
   kernels().elementwise.unary(function_of(activation), 0, 0, values, count, values);
 }
 

@@ -13,6 +13,10 @@ namespace {
 
 constexpr int64_t kGrainDots = 1 << 16;  // dot products worth waking a thread for
 
+// Rows that stay in the first-level cache with all of their groups: each panel is read from its start to its
+// end.
+constexpr int64_t kFewRows = 8;
+
 template <typename Sum>
 struct Workspace {
   alignas(64) uint32_t panel[kDotGroups * kPanelRows];
@@ -25,14 +29,22 @@ struct Tile {
 
 template <typename Sum>
 void compute(const DotGemm<Sum>& product, MultiplyDots<Sum> multiply, const Tile& tile) {
-  auto& [buffer, sums] = PerThread<Workspace<Sum>>::get();
+  Workspace<Sum>& workspace = PerThread<Workspace<Sum>>::get();
+  Sum* sums = workspace.sums;
   std::fill_n(sums, tile.rows * kTile, Sum{});
-  for (int64_t group = 0; group < product.groups; group += kDotGroups) {
+  const auto add = [&](int64_t group, int64_t col) {
     const int64_t count = std::min(kDotGroups, product.groups - group);
+    multiply(product.x + tile.row * product.stride + group, product.stride, tile.rows,
+             product.panel(tile.col + col, group, count, workspace.panel),
+             std::min(kPanelRows, tile.cols - col), count, sums + col);
+  };
+  if (tile.rows <= kFewRows) {
     for (int64_t col = 0; col < tile.cols; col += kPanelRows) {
-      multiply(product.x + tile.row * product.stride + group, product.stride, tile.rows,
-               product.panel(tile.col + col, group, count, buffer), std::min(kPanelRows, tile.cols - col),
-               count, sums + col);
+      for (int64_t group = 0; group < product.groups; group += kDotGroups) add(group, col);
+    }
+  } else {
+    for (int64_t group = 0; group < product.groups; group += kDotGroups) {
+      for (int64_t col = 0; col < tile.cols; col += kPanelRows) add(group, col);
     }
   }
   for (int64_t m = 0; m < tile.rows; ++m) product.store(tile.row + m, tile.col, tile.cols, sums + m * kTile);

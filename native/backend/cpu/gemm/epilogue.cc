@@ -25,7 +25,7 @@ void store_row(const float* sums, int64_t count, const Epilogue& to) {
 }  // namespace
 
 void apply_epilogue(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Epilogue& to) {
-  const bool simple = to.activation == Activation::kNone || to.activation == Activation::kRelu;
+  const bool simple = is_bounds(to.activation);
   if (simple || !to.residual || to.residual_first) {
     kernels().gemm.store_rows(sums, pitch, rows, cols, to);
     if (simple) return;

@@ -30,7 +30,20 @@ inline Vec levels(Bits low, Bits high, Bits zero) {
   if constexpr (F::kSigned) return to_floats(sign_extended(low & 0xFF));
   Bits code = low & ((1u << F::kLow) - 1);
   if constexpr (F::kHigh > 0) code |= (high & ((1u << F::kHigh) - 1)) << F::kLow;
+  if constexpr (F::kFloatZero) return to_floats(code) - (Vec)zero;
   return to_floats(F::kZeroAt < 0 ? code - F::kZero : code - zero);
+}
+
+// Calls take(j, numbers of column col + j) for j < kRunCols of blocks as they are stored.
+template <typename F, typename Take>
+__attribute__((always_inline)) inline void stored_columns(const GroupRows<F>& rows, int64_t col,
+                                                          const RunFactors& run, const Take& take) {
+#pragma GCC unroll 4
+  for (int first = 0; first < kRunCols; first += 4) {
+    const Bits four = F::codes(rows.stored(), static_cast<int>(col) + first);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) take(first + j, levels<F>(four >> j * 8, Bits{}, Bits{}) * run.scale);
+  }
 }
 
 // Calls take(j, numbers of column col + j) for j < kRunCols; col is a multiple of that.
@@ -38,22 +51,26 @@ template <typename F, typename Take>
 __attribute__((always_inline)) inline void columns(const GroupRows<F>& rows, int64_t col,
                                                    const RunFactors& run, const Take& take) {
   using Panel = BlockPanel<F>;
-  Bits high{};
-  if constexpr (F::kHigh > 0) {
-    high = load_words(rows.part(Panel::kHighWords, col / Panel::kHighCols, 4)) >>
-           static_cast<uint32_t>(col % Panel::kHighCols / 4 * F::kHigh);
-  }
+  if constexpr (F::kAsStored) {
+    return stored_columns(rows, col, run, take);
+  } else {
+    Bits high{};
+    if constexpr (F::kHigh > 0) {
+      high = load_words(rows.part(Panel::kHighWords, col / Panel::kHighCols, 4)) >>
+             static_cast<uint32_t>(col % Panel::kHighCols / 4 * F::kHigh);
+    }
 #pragma GCC unroll 4
-  for (int first = 0; first < kRunCols; first += Panel::kLowCols) {
-    const Bits low = load_words(rows.part(Panel::kLowWords, (col + first) / Panel::kLowCols, 4));
+    for (int first = 0; first < kRunCols; first += Panel::kLowCols) {
+      const Bits low = load_words(rows.part(Panel::kLowWords, (col + first) / Panel::kLowCols, 4));
 #pragma GCC unroll 16
-    for (int j = 0; j < Panel::kLowCols; ++j) {
-      const int at = first + j;
-      Vec values =
-          levels<F>(low >> (j % 4 * 8 + j / 4 * F::kLow), high >> (at % 4 * 8 + at / 4 * F::kHigh), run.zero);
-      values *= run.scale;
-      if constexpr (Panel::kHasOffset) values += run.offset;
-      take(at, values);
+      for (int j = 0; j < Panel::kLowCols; ++j) {
+        const int at = first + j;
+        Vec values = levels<F>(low >> (j % 4 * 8 + j / 4 * F::kLow), high >> (at % 4 * 8 + at / 4 * F::kHigh),
+                               run.zero);
+        values *= run.scale;
+        if constexpr (Panel::kHasOffset) values += run.offset;
+        take(at, values);
+      }
     }
   }
 }
@@ -70,9 +87,10 @@ void decode_block_row(const Weight& weight, int64_t row, int64_t col, int64_t co
     const float scale = blocks::scale_of<F>(block, run), zero = blocks::zero_of<F>(block);
     const float offset = F::kOffset ? blocks::offset_of<F>(block, run) : 0;
     const int64_t end = smaller(count, i + F::kRun - first % F::kRun);
+    uint32_t codes = F::four(block, first & ~3);
     for (int at = first; i < end; ++i, ++at) {
-      const uint32_t code = F::four(block, at & ~3) >> at % 4 * 8 & 0xFF;
-      const float value = (blocks::level_of<F>(code) - zero) * scale;
+      if (at % 4 == 0) codes = F::four(block, at);
+      const float value = (blocks::level_of<F>(codes >> at % 4 * 8 & 0xFF) - zero) * scale;
       dst[i] = F::kOffset ? value + offset : value;
     }
   }
@@ -103,7 +121,7 @@ void multiply_block_vecs(const uint8_t* panels, int64_t stride, const float* row
                          int64_t count, float* sums) {
   using Panel = BlockPanel<F>;
   Vec total[M][N] = {};
-  RunFactors run[N];
+  RunFactors run[N] = {};
   for (int64_t k = 0; k < count; k += kRunCols) {
     const int64_t within = (col + k) % Panel::kCols;
     const uint8_t* groups = panels + (col + k) / Panel::kCols * Panel::kBytes;

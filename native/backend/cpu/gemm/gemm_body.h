@@ -31,7 +31,9 @@ inline void store_some(float* to, Vec values, int64_t count) {
   store(to, values);
 }
 
-inline Vec positive(Vec values) { return at_least(values, Vec{}); }
+inline Vec bounded(Vec values, Bounds bounds) {
+  return at_most(at_least(values, splat(bounds.least)), splat(bounds.most));
+}
 
 // The numbers of all lanes, for shuffles.
 template <int... kLanes>

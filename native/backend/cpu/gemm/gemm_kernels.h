@@ -69,7 +69,7 @@ struct GemmKernels {
   void (*multiply)(const Left& left, int64_t m, const Operand& b, const Block& block, float* buffer,
                    float* sums);
   // As multiply, of the last chunk: adds its sums to `sums` (null: 0), which stay as they are, and stores the
-  // results through `to`, except for activations other than kRelu.
+  // results through `to`, except for activations that are no bounds.
   void (*multiply_store)(const Left& left, int64_t m, const Operand& b, const Block& block, float* buffer,
                          const float* sums, const Epilogue& to);
   // Stores rows of sums, `pitch` elements apart, through `to`, with the same exception.

@@ -86,7 +86,7 @@ inline void store_vector(Vec sums, int64_t row, int64_t col, int64_t count, cons
   const int64_t offset = row * to.stride + col;
   sums += splat(to.bias ? to.bias[row] : 0);
   if (to.residual && to.residual_first) sums += load_some(to.residual + offset, count);
-  if (to.activation == Activation::kRelu) sums = positive(sums);
+  sums = bounded(sums, bounds_of(to.activation));
   if (to.residual && !to.residual_first) sums += load_some(to.residual + offset, count);
   store_some(to.y + offset, sums, count);
 }
@@ -122,9 +122,10 @@ struct Storing {
           total, [](Vec value, int, int) __attribute__((always_inline)) { return value + Vec{}; });
     }
     if (to.residual && to.residual_first) add(to.residual, to.stride);
-    if (to.activation == Activation::kRelu) {
+    if (to.activation != Activation::kNone) {
+      const Bounds bounds = bounds_of(to.activation);
       for_block(
-          total, [](Vec value, int, int) __attribute__((always_inline)) { return positive(value); });
+          total, [&](Vec value, int, int) __attribute__((always_inline)) { return bounded(value, bounds); });
     }
     if (to.residual && !to.residual_first) add(to.residual, to.stride);
     for_block(

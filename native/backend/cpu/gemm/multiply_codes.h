@@ -52,12 +52,19 @@ struct PackedRun {
   RunFactors factors() const { return rows.factors(within); }
   // Of columns col to col + 3 of the run.
   Bits bytes(int col) const {
-    const Bits low =
-        load_words(rows.part(Panel::kLowWords, within / Panel::kLowCols + col / Panel::kLowCols, 4));
-    return four_bytes<F>(low >> static_cast<uint32_t>(col % Panel::kLowCols / 4 * F::kLow),
-                         high >> static_cast<uint32_t>(col / 4 * F::kHigh));
+    if constexpr (F::kAsStored) {
+      return four_bytes<F>(F::codes(rows.stored(), static_cast<int>(within) + col), Bits{});
+    } else {
+      const Bits low =
+          load_words(rows.part(Panel::kLowWords, within / Panel::kLowCols + col / Panel::kLowCols, 4));
+      return four_bytes<F>(low >> static_cast<uint32_t>(col % Panel::kLowCols / 4 * F::kLow),
+                           high >> static_cast<uint32_t>(col / 4 * F::kHigh));
+    }
   }
 };
+
+// Bytes that are asked for before they are read, beyond those of the group.
+constexpr int64_t kCodesAhead = 2048;
 
 template <typename F>
 struct PackedCodes {
@@ -73,6 +80,13 @@ struct PackedCodes {
              static_cast<uint32_t>(within % Panel::kHighCols / 4 * F::kHigh);
     }
     return {rows, within, high};
+  }
+  // Asks for what comes a group after the run of column `col`: where the bits of codes lie in two places, the
+  // parts of a group are streams that are too short to be foreseen.
+  void prefetch(int64_t col) const {
+    constexpr int64_t kRunBytes = Panel::kBytes * kCodeRun<F> / Panel::kCols;
+    const uint8_t* ahead = groups + col * Panel::kBytes / Panel::kCols + Panel::kBytes + kCodesAhead;
+    for (int64_t at = 0; at < kRunBytes; at += 64) __builtin_prefetch(ahead + at);
   }
 };
 
@@ -131,6 +145,9 @@ void add_code_block(const Codes& codes, const IntegerRows& x, int64_t row, int f
     for (int n = 0; n < N; ++n) total[m][n] = load(sums + (row + m) * kPanelRows + (first + n) * kWidth);
   }
   for (int64_t j = 0; j < count; j += kRun) {
+    if constexpr (M == 1 && F::kHigh > 0 && std::is_same_v<Codes, PackedCodes<F>>) {
+      if (first == 0) codes.prefetch(j);
+    }
     Bits dots[M][N];
     RunFactors factors[N];
     const auto run = [&](int n) __attribute__((always_inline)) { return codes.run(j, first + n); };
@@ -215,13 +232,13 @@ void multiply_code_panel(const Weight& weight, int64_t panel, const IntegerRows&
   }
 }
 
-// --- by format; those of E4M3 have no integers ---
+// --- by format, of those that have integers ---
 
 void multiply_codes(const Weight& weight, int64_t panel, const IntegerRows& x, float* sums) {
   switch (weight.dtype) {
-#define SPARK_MULTIPLY(name, enumerator, Format)                                              \
-  case DType::enumerator:                                                                     \
-    if constexpr (!Format::kE4m3) return multiply_code_panel<Format>(weight, panel, x, sums); \
+#define SPARK_MULTIPLY(name, enumerator, Format)                                                            \
+  case DType::enumerator:                                                                                   \
+    if constexpr (blocks::kHasIntegers<Format>) return multiply_code_panel<Format>(weight, panel, x, sums); \
     break;
     SPARK_FOR_EACH_BLOCK_FORMAT(SPARK_MULTIPLY)
 #undef SPARK_MULTIPLY

@@ -18,30 +18,35 @@ template <typename F>
 void pack_codes(const uint8_t* block, int first, uint8_t* group, int64_t row) {
   using Panel = BlockPanel<F>;
   constexpr uint32_t kLowMask = ((1ull << F::kLow) - 1) * kOnes, kHighMask = ((1u << F::kHigh) - 1) * kOnes;
+  constexpr int kStep = F::kHigh > 0 ? std::max(Panel::kLowCols, Panel::kHighCols) : Panel::kLowCols;
   const auto put = [&](int64_t part, int word, uint32_t bits) {
     std::memcpy(group + part + (word * kPanelRows + row) * 4, &bits, sizeof bits);
   };
-  for (int col = 0; col < F::kElements; col += Panel::kLowCols) {
-    uint32_t word = 0;
-    for (int j = 0; j < Panel::kLowCols; j += 4) {
-      word |= (F::four(block, col + j) & kLowMask) << j / 4 * F::kLow;
-    }
-    put(Panel::kLowWords, (first + col) / Panel::kLowCols, word);
-  }
-  if constexpr (F::kHigh > 0) {
-    for (int col = 0; col < F::kElements; col += Panel::kHighCols) {
+  for (int col = 0; col < F::kElements; col += kStep) {
+    uint32_t fours[kStep / 4];
+    for (int j = 0; j < kStep; j += 4) fours[j / 4] = F::four(block, col + j);
+    for (int at = 0; at < kStep; at += Panel::kLowCols) {
       uint32_t word = 0;
-      for (int j = 0; j < Panel::kHighCols; j += 4) {
-        word |= (F::four(block, col + j) >> F::kLow & kHighMask) << j / 4 * F::kHigh;
+      for (int j = 0; j < Panel::kLowCols; j += 4) {
+        word |= (fours[(at + j) / 4] & kLowMask) << j / 4 * F::kLow;
       }
-      put(Panel::kHighWords, (first + col) / Panel::kHighCols, word);
+      put(Panel::kLowWords, (first + col + at) / Panel::kLowCols, word);
+    }
+    if constexpr (F::kHigh > 0) {
+      for (int at = 0; at < kStep; at += Panel::kHighCols) {
+        uint32_t word = 0;
+        for (int j = 0; j < Panel::kHighCols; j += 4) {
+          word |= (fours[(at + j) / 4] >> F::kLow & kHighMask) << j / 4 * F::kHigh;
+        }
+        put(Panel::kHighWords, (first + col + at) / Panel::kHighCols, word);
+      }
     }
   }
 }
 
-// Block `index` of a group, of row `row`.
+// The parts of block `index` of a group, of row `row`.
 template <typename F>
-void pack_block(const uint8_t* block, int index, uint8_t* group, int64_t row) {
+void pack_parts(const uint8_t* block, int index, uint8_t* group, int64_t row) {
   using Panel = BlockPanel<F>;
   constexpr int64_t kBytes = Panel::kScaleBytes;
   std::memcpy(group + (index * kPanelRows + row) * kBytes, block + F::kScaleAt, kBytes);
@@ -60,6 +65,16 @@ void pack_block(const uint8_t* block, int index, uint8_t* group, int64_t row) {
     }
   }
   pack_codes<F>(block, index * F::kElements, group, row);
+}
+
+// Block `index` of a group, of row `row`.
+template <typename F>
+void pack_block(const uint8_t* block, int index, uint8_t* group, int64_t row) {
+  if constexpr (F::kAsStored) {
+    for (int at = 0; at < F::kBytes; at += 2) std::memcpy(group + at * kPanelRows + row * 2, block + at, 2);
+  } else {
+    pack_parts<F>(block, index, group, row);
+  }
 }
 
 template <typename F>

@@ -9,12 +9,29 @@
 namespace spark::cpu {
 namespace {
 
+template <typename Code>
+constexpr int64_t kBlock = 64 / sizeof(Code);  // columns of a cache line
+
+// pack_panel() for kBlock columns of a whole panel: sizes that the compiler knows.
+template <int kGroup, typename Code>
+void pack_block(const Code* from, int64_t cols, Code* to) {
+  for (int64_t r = 0; r < kPanelRows; ++r) {
+#pragma GCC unroll 16
+    for (int64_t c = 0; c < kBlock<Code>; ++c) {
+      to[(c / kGroup * kPanelRows + r) * kGroup + c % kGroup] = from[r * cols + c];
+    }
+  }
+}
+
 // to[c / kGroup][row][c % kGroup] for one panel of `rows` rows; what lies beyond them and beyond cols is 0.
 template <int kGroup, typename Code>
 void pack_panel(const Code* from, int64_t rows, int64_t cols, Code* to) {
-  constexpr int64_t kBlock = 64 / sizeof(Code);  // columns of a cache line
-  for (int64_t first = 0; first < cols; first += kBlock) {
-    const int64_t end = std::min(cols, first + kBlock);
+  const int64_t whole = rows == kPanelRows ? cols / kBlock<Code> * kBlock<Code> : 0;
+  for (int64_t first = 0; first < whole; first += kBlock<Code>) {
+    pack_block<kGroup>(from + first, cols, to + first * kPanelRows);
+  }
+  for (int64_t first = whole; first < cols; first += kBlock<Code>) {
+    const int64_t end = std::min(cols, first + kBlock<Code>);
     for (int64_t r = 0; r < kPanelRows; ++r) {
       for (int64_t c = first; c < (end + kGroup - 1) / kGroup * kGroup; ++c) {
         const bool inside = r < rows && c < cols;
@@ -35,6 +52,13 @@ void pack(int64_t rows, int64_t cols, const void* from, void* to) {
                          static_cast<Code*>(to) + panel * panel_codes);
     }
   });
+}
+
+// Numbers of 16 bits whose neighbours in a row stay together: as numbers of 32 bits where that is possible.
+void pack_pairs(int64_t rows, int64_t cols, const void* from, void* to) {
+  const bool aligned = reinterpret_cast<uintptr_t>(from) % sizeof(uint32_t) == 0;
+  if (cols % 2 == 0 && aligned) return pack<1, uint32_t>(rows, cols / 2, from, to);
+  pack<2, uint16_t>(rows, cols, from, to);
 }
 
 // Panels of a matrix whose elements are there column by column. Some panels at a time: their elements of a
@@ -72,7 +96,7 @@ void pack_weight(const PackWeightArgs& args) {
     case DType::kF16:
       return pack<1, uint16_t>(rows, cols, data, args.data);
     case DType::kBF16:
-      return pack<2, uint16_t>(rows, cols, data, args.data);
+      return pack_pairs(rows, cols, data, args.data);
     case DType::kF8E4M3:
     case DType::kI8:
       return pack<1, uint8_t>(rows, cols, data, args.data);

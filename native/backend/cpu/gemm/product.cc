@@ -147,8 +147,7 @@ void compute_into(const GemmKernels& gemm, const Tile& tile, const Segment& segm
     return apply_epilogue(columns, kLine, tile.cols, tile.rows, epilogue_at(to, tile.col, tile.row));
   }
   const Epilogue from = epilogue_at(to, tile.row, tile.col);
-  const bool simple = to.activation == Activation::kNone || to.activation == Activation::kRelu;
-  if (simple) return multiply_store_tile(gemm, tile, segment, from);
+  if (is_bounds(to.activation)) return multiply_store_tile(gemm, tile, segment, from);
   add_segments(gemm, tile, {segment});
   apply_epilogue(workspace().sums, kTile, tile.rows, tile.cols, from);
 }

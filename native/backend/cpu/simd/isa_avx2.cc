@@ -33,6 +33,7 @@ inline Vec larger(Vec a, Vec b) {
 }
 
 inline Vec at_least(Vec values, Vec least) { return _mm256_max_ps(least, values); }
+inline Vec at_most(Vec values, Vec most) { return _mm256_min_ps(most, values); }
 
 inline void stream(float* to, Vec vec) { _mm256_stream_ps(to, vec); }
 
@@ -70,6 +71,10 @@ inline Vec lookup_e2m1(Bits codes) {
 inline Bits lookup_bytes(Bits codes, const uint8_t* table) {
   const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
   return (Bits)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), (__m256i)codes);
+}
+
+inline Bits lookup_words(Bits indices, const uint32_t* table) {
+  return (Bits)_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)indices, 4);
 }
 
 // Both halves of the table by the low three bits, one of them by the fourth.

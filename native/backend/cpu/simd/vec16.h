@@ -9,6 +9,7 @@ inline Vec multiply_add(Vec a, Vec b, Vec sum) { return _mm512_fmadd_ps(a, b, su
 inline Vec larger(Vec a, Vec b) { return _mm512_mask_max_ps(b, _mm512_cmp_ps_mask(b, b, _CMP_ORD_Q), b, a); }
 
 inline Vec at_least(Vec values, Vec least) { return _mm512_max_ps(least, values); }
+inline Vec at_most(Vec values, Vec most) { return _mm512_min_ps(most, values); }
 
 inline void stream(float* to, Vec vec) { _mm512_stream_ps(to, vec); }
 
@@ -39,6 +40,10 @@ inline Vec lookup_e2m1(Bits codes) {
 inline Bits lookup_bytes(Bits codes, const uint8_t* table) {
   const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
   return (Bits)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), (__m512i)codes);
+}
+
+inline Bits lookup_words(Bits indices, const uint32_t* table) {
+  return (Bits)_mm512_i32gather_epi32((__m512i)indices, table, 4);
 }
 
 inline Vec lookup(Bits codes, const float* table) {

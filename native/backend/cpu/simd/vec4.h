@@ -7,6 +7,7 @@ using Bits = uint32_t __attribute__((vector_size(16)));
 inline Vec larger(Vec a, Vec b) { return (a >= b) | (a != a) ? a : b; }
 
 inline Vec at_least(Vec values, Vec least) { return values < least ? least : values; }
+inline Vec at_most(Vec values, Vec most) { return values > most ? most : values; }
 
 inline void stream(float* to, Vec vec) { __builtin_memcpy(to, &vec, sizeof(vec)); }
 
@@ -33,6 +34,10 @@ inline Bits lookup_bytes(Bits codes, const uint8_t* table) {
   for (uint8_t& byte : bytes) byte = table[byte];
   __builtin_memcpy(&codes, bytes, sizeof(codes));
   return codes;
+}
+
+inline Bits lookup_words(Bits indices, const uint32_t* table) {
+  return Bits{table[indices[0]], table[indices[1]], table[indices[2]], table[indices[3]]};
 }
 
 inline Vec lookup(Bits codes, const float* table) {

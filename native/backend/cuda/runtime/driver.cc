@@ -49,6 +49,7 @@ bool Driver::bind_all() {
   require(cuStreamCreate, "cuStreamCreate");
   require(cuStreamDestroy, "cuStreamDestroy_v2");
   require(cuStreamSynchronize, "cuStreamSynchronize");
+  require(cuStreamQuery, "cuStreamQuery");
   require(cuEventCreate, "cuEventCreate");
   require(cuEventDestroy, "cuEventDestroy_v2");
   require(cuEventRecord, "cuEventRecord");

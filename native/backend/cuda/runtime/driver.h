@@ -80,6 +80,7 @@ struct Driver {
   CUresult (*cuStreamCreate)(CUstream*, unsigned flags);
   CUresult (*cuStreamDestroy)(CUstream);
   CUresult (*cuStreamSynchronize)(CUstream);
+  CUresult (*cuStreamQuery)(CUstream);
 
   CUresult (*cuEventCreate)(CUevent*, unsigned flags);
   CUresult (*cuEventDestroy)(CUevent);

@@ -1,0 +1,90 @@
+// registry-file.ts: the file in which a node keeps every device that it has seen.
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { SparkError } from '../../core/errors.js'
+import { ioError, makeFolder, writeFileAtomic } from '../../io/atomic-write.js'
+import { type Lock, lockFile } from '../../io/lock.js'
+import { checkDeviceRecord } from './check-record.js'
+import type { DeviceRecord } from './device-record.js'
+
+/** A device with when it was there, in milliseconds since 1970. */
+export interface SeenDevice {
+  readonly record: DeviceRecord
+  readonly firstSeen: number
+  readonly lastSeen: number
+}
+
+/** Version of the layout of the file. */
+const version = 1
+
+/** Devices in a file at most, and its bytes. */
+const [maxDevices, maxBytes] = [10_000, 2 ** 28]
+
+/** Another process writes for milliseconds: how long and how often it is waited for. */
+const [lockTries, lockWaitMs] = [100, 20]
+
+const timeOf = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
+
+/**
+ * Reads the devices of a file; none of a file that is not there.
+ * @throws SparkError ERR_FORMAT naming the file that is damaged and what to do, ERR_IO
+ */
+export async function readRegistry(file: string): Promise<SeenDevice[]> {
+  let text: string
+  try {
+    text = await readFile(file, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw ioError('read', file, error)
+  }
+  try {
+    return parseRegistry(text)
+  } catch (cause) {
+    const remedy = 'move it away, and devices are found again'
+    throw new SparkError('ERR_FORMAT', `${file} is damaged: ${(cause as Error).message}; ${remedy}`, {
+      cause,
+    })
+  }
+}
+
+function parseRegistry(text: string): SeenDevice[] {
+  if (text.length > maxBytes) throw new Error(`it has more than ${maxBytes} characters`)
+  const content = JSON.parse(text) as { version?: unknown; devices?: unknown } | null
+  if (content?.version !== version) throw new Error(`its version is not ${version}`)
+  const { devices } = content
+  if (!Array.isArray(devices) || devices.length > maxDevices) throw new Error('it has no list of devices')
+  return devices.map((entry, i) => {
+    const { record, firstSeen, lastSeen } = (entry ?? {}) as Record<string, unknown>
+    if (!timeOf(firstSeen) || !timeOf(lastSeen)) throw new Error(`devices[${i}] has no times`)
+    return { record: checkDeviceRecord(`devices[${i}].record`, record), firstSeen, lastSeen }
+  })
+}
+
+/**
+ * Changes the devices of a file while no other process does.
+ * @param change - the devices in the file as they shall be
+ * @returns what was written
+ * @throws SparkError as {@link readRegistry}; ERR_BUSY when another process holds the file for seconds
+ */
+export async function updateRegistry(
+  file: string,
+  change: (devices: SeenDevice[]) => readonly SeenDevice[],
+): Promise<readonly SeenDevice[]> {
+  await makeFolder(path.dirname(path.resolve(file)))
+  using _ = await lockPatiently(file)
+  const devices = change(await readRegistry(file)).slice(0, maxDevices)
+  await writeFileAtomic(file, [Buffer.from(`${JSON.stringify({ version, devices })}\n`)])
+  return devices
+}
+
+async function lockPatiently(file: string): Promise<Lock> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await lockFile(file)
+    } catch (error) {
+      if (!(error instanceof SparkError) || error.code !== 'ERR_BUSY' || tries >= lockTries) throw error
+      await sleep(lockWaitMs)
+    }
+  }
+}

@@ -1,0 +1,182 @@
+// mapping.ts: jobs that a caller waits for: added to the queue once, and heard of until each has a record.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { SparkError } from '../../core/errors.js'
+import { debug } from '../../core/log.js'
+import { type JobPlaces, type JobRecord, jobId, parseRecord, type QueuedJob } from './jobs.js'
+
+/** Milliseconds between two looks at what is missing, and until a job that nobody has heard of is added again. */
+const [lookMs, againMs] = [500, 15_000]
+/** Jobs that are added at a time. */
+const pushes = 16
+
+/** What a {@link Mapping} is told besides its jobs. */
+export interface MappingOptions {
+  readonly run?: string
+  readonly signal?: AbortSignal
+  readonly onProgress?: (progress: { readonly done: number; readonly total: number }) => void
+}
+
+/** The jobs of one caller. */
+export class Mapping {
+  readonly #places: JobPlaces
+  readonly #options: MappingOptions
+  readonly #jobs = new Map<string, { readonly job: QueuedJob; users: number }>()
+  readonly #records = new Map<string, JobRecord>()
+  readonly #ended = new AbortController()
+  readonly #following: Promise<void>
+  readonly #wake = (): void => this.#awake()
+  #awake = (): void => {}
+  #isDone = (): boolean => true
+  #again = performance.now() + againMs
+
+  /** Begins to hear of results. */
+  constructor(places: JobPlaces, options: MappingOptions) {
+    this.#places = places
+    this.#options = options
+    options.signal?.addEventListener('abort', this.#wake)
+    this.#following = this.#follow()
+  }
+
+  /**
+   * Adds jobs to the queue, those that it has, or that have a result, excepted.
+   * @returns the id of each, in order; equal jobs have the same
+   * @throws SparkError; the reason of the signal
+   */
+  async add(jobs: readonly QueuedJob[]): Promise<string[]> {
+    const ids = jobs.map(job => jobId(job, this.#options.run ?? ''))
+    for (const [i, id] of ids.entries()) {
+      const known = this.#jobs.get(id)
+      if (known) known.users++
+      else this.#jobs.set(id, { job: jobs[i]!, users: 1 })
+    }
+    await this.#add([...new Set(ids)])
+    return ids
+  }
+
+  /** Waits until jobs have records. @throws SparkError; the reason of the signal */
+  async until(ids: readonly string[]): Promise<void> {
+    this.#isDone = () => ids.every(id => this.#records.has(id))
+    while (!this.#isDone()) {
+      await this.#pause()
+      this.#options.signal?.throwIfAborted()
+      await this.#patiently(() => this.#giveUp())
+      if (performance.now() < this.#again) continue
+      // Each is still in the queue, unless it was lost: adding one that is there does nothing.
+      await this.#add(this.#missing)
+      this.#again = performance.now() + againMs
+    }
+  }
+
+  /** The job and the record of one that has one; it is forgotten when all who added it have taken it. */
+  take(id: string): { readonly job: QueuedJob; readonly record: JobRecord } {
+    const known = this.#jobs.get(id)!
+    const record = this.#records.get(id)!
+    if (--known.users === 0) {
+      this.#jobs.delete(id)
+      this.#records.delete(id)
+    }
+    return { job: known.job, record }
+  }
+
+  /** Ends it. Marks jobs that nobody has begun, so that they are not done for nothing, where the signal was aborted. */
+  async close(): Promise<void> {
+    if (this.#options.signal?.aborted) await this.abandon()
+    this.#options.signal?.removeEventListener('abort', this.#wake)
+    this.#ended.abort()
+    await this.#following
+  }
+
+  /** Marks jobs that nobody has begun: they are not done any more. */
+  async abandon(): Promise<void> {
+    const mark = async (id: string): Promise<unknown> => this.#places.unwanted.put(id, true)
+    await Promise.all(this.#missing.map(mark)).catch(error => debug((error as Error).message))
+  }
+
+  /** Hears of results as they are stored. */
+  async #follow(): Promise<void> {
+    while (!this.#ended.signal.aborted) {
+      try {
+        for await (const { key, value } of this.#places.results.watch(this.#ended.signal))
+          this.#settle(key, parseRecord(value))
+      } catch (error) {
+        debug(`results: ${(error as Error).message}`)
+      }
+      await sleep(lookMs, undefined, { signal: this.#ended.signal }).catch(() => {})
+    }
+  }
+
+  #settle(id: string, record: JobRecord | undefined): void {
+    if (!record || !this.#jobs.has(id) || this.#records.has(id)) return
+    this.#records.set(id, record)
+    this.#options.onProgress?.({ done: this.#records.size, total: this.#jobs.size })
+    if (this.#isDone()) this.#wake()
+  }
+
+  get #missing(): string[] {
+    return [...this.#jobs.keys()].filter(id => !this.#records.has(id))
+  }
+
+  async #add(ids: readonly string[]): Promise<void> {
+    const left = [...ids]
+    const work = async (): Promise<void> => {
+      for (let id = left.shift(); id !== undefined; id = left.shift()) await this.#addOne(id)
+    }
+    await Promise.all(Array.from({ length: Math.min(pushes, left.length) }, work))
+  }
+
+  async #addOne(id: string): Promise<void> {
+    const { results, unwanted, queue } = this.#places
+    await this.#patiently(async () => {
+      const known = this.#jobs.get(id)
+      if (!known || this.#records.has(id)) return
+      const there = parseRecord((await results.get(id))?.value)
+      if (there) return this.#settle(id, there)
+      if (await unwanted.get(id)) await unwanted.delete(id)
+      await queue(known.job.kind).push(id, known.job)
+    })
+  }
+
+  /** Repeats what a control plane does not answer, until the signal. */
+  async #patiently<T>(act: () => Promise<T>): Promise<T> {
+    for (;;) {
+      this.#options.signal?.throwIfAborted()
+      this.#ended.signal.throwIfAborted()
+      try {
+        return await act()
+      } catch (error) {
+        if (!(error instanceof SparkError && error.code === 'ERR_IO')) throw error
+        debug(error.message)
+        await sleep(lookMs, undefined, { signal: this.#options.signal ?? this.#ended.signal }).catch(() => {})
+      }
+    }
+  }
+
+  #pause(): Promise<void> {
+    return new Promise(resolve => {
+      const timer = setTimeout(resolve, lookMs)
+      this.#awake = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+      if (this.#isDone() || this.#options.signal?.aborted) this.#awake()
+    })
+  }
+
+  /** Records those that were handed out too often without an answer: whoever took them died of them, or was killed. */
+  async #giveUp(): Promise<void> {
+    const kinds = new Set(this.#missing.map(id => this.#jobs.get(id)!.job.kind))
+    for (const kind of kinds) {
+      for (const { id } of await this.#places.queue(kind).failed()) {
+        if (!this.#jobs.has(id) || this.#records.has(id)) continue
+        const note = (await this.#places.errors.get(id))?.value as
+          | { error?: string; node?: string }
+          | undefined
+        const { tries } = this.#places
+        const error = note?.error ?? `its worker ended ${tries} times before it had a result`
+        const record: JobRecord = { state: 'failed', error, node: note?.node ?? '', delivery: tries }
+        await this.#places.results.create(id, record).catch(() => {})
+        this.#settle(id, parseRecord((await this.#places.results.get(id))?.value))
+      }
+    }
+  }
+}

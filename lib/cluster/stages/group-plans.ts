@@ -1,0 +1,113 @@
+// group-plans.ts: which nodes share a stage: links that can carry it, and the costs of layers that are split.
+import { describeNode } from '../../graph/attributes.js'
+import type { Graph } from '../../graph/graph.js'
+import { splitGraph } from '../../graph/rewrites/split.js'
+import { checkTensorLink, type TensorLink } from '../communicators/fabric-networks.js'
+import type { ClusterState } from '../node/cluster-state.js'
+import { gigabytes, InfeasibleError } from '../placement/constraints.js'
+import type { ModelCosts } from '../placement/costs.js'
+import { type Fleet, freeBytes } from '../placement/fleet.js'
+import type { FleetFile } from '../placement/fleet-file.js'
+
+/** The numbers of the link between two nodes, once both have measured it. */
+export function tensorLinkOf(
+  { routes }: ClusterState,
+  [a, b]: readonly [string, string],
+  nameOf: (nodeId: string) => string,
+): TensorLink {
+  const both = routes.filter(({ from, to }) => (from === a && to === b) || (from === b && to === a))
+  const trips = both.flatMap(({ rttMs }) => rttMs ?? [])
+  return {
+    nodes: [nameOf(a), nameOf(b)],
+    fabric: both.length === 2 && both.every(({ fabric }) => fabric),
+    rttMs: trips.length === 2 ? Math.max(...trips) : undefined,
+  }
+}
+
+/** Links of nodes. */
+export interface GroupLinks {
+  readonly state: ClusterState
+  readonly nameOf: (nodeId: string) => string
+  /** The longest round trip, ms. Default: that of `checkTensorLink`. */
+  readonly maxRttMs: number | undefined
+}
+
+/** Links between each two of some nodes. */
+const linksOf = (nodeIds: readonly string[], { state, nameOf }: GroupLinks): TensorLink[] =>
+  nodeIds.flatMap((a, i) => nodeIds.slice(i + 1).map(b => tensorLinkOf(state, [a, b], nameOf)))
+
+/** @throws SparkError as `checkTensorLink`, for the first link that cannot carry a group of these nodes */
+export function checkGroup(nodeIds: readonly string[], links: GroupLinks): void {
+  for (const link of linksOf(nodeIds, links)) checkTensorLink(link, links.maxRttMs)
+}
+
+/** Whether all links between nodes were measured. */
+export const areMeasured = (nodeIds: readonly string[], links: GroupLinks): boolean =>
+  linksOf(nodeIds, links).every(({ rttMs }) => rttMs !== undefined)
+
+/** Whether nodes can be a group. */
+export function canBeGroup(nodeIds: readonly string[], links: GroupLinks): boolean {
+  try {
+    checkGroup(nodeIds, links)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** The links of a fleet; only those that can carry a group are fabric. */
+export function groupLinksOf(
+  { links = [] }: FleetFile,
+  nodeIds: ReadonlyMap<string, string>,
+  groups: GroupLinks,
+): NonNullable<FleetFile['links']> {
+  return links.map(link => {
+    const [a, b] = link.between.map(name => nodeIds.get(name)!)
+    return { ...link, fabric: canBeGroup([a!, b!], groups) }
+  })
+}
+
+/**
+ * The nodes that share a whole model: those whose memory holds their part of the weights, in the order given.
+ * @throws InfeasibleError where none has
+ */
+export function nodesThatFit(
+  graph: Graph,
+  { devices }: Fleet,
+  nodes: readonly { readonly name: string; readonly nodeId: string }[],
+): string[] {
+  const free = ({ name }: { name: string }): number => {
+    const own = devices.filter(({ node }) => node === name)
+    const device = own.find(({ backend }) => backend === 'cpu') ?? own[0]
+    return device ? freeBytes(device) : 0
+  }
+  for (let fitting = [...nodes]; fitting.length > 0; ) {
+    const needed = splitGraph(graph, { rank: 0, world: fitting.length }).bytes.own
+    const still = fitting.filter(node => free(node) >= needed)
+    if (still.length === fitting.length) return fitting.map(({ nodeId }) => nodeId)
+    fitting = still
+    if (still.length === 0)
+      throw new InfeasibleError({
+        kind: 'memory',
+        message: `a part of the model needs ${gigabytes(needed)}, and no node has as much free`,
+      })
+  }
+  return []
+}
+
+/** Costs of layers with the sums that a group makes in them. As they are where nothing of the graph can be shared. */
+export function withSums(costs: ModelCosts, graph: Graph): ModelCosts {
+  const { shared } = splitGraph(graph, { rank: 0, world: 2 })
+  if (shared.size === 0) return costs
+  const isSummed = (name: string): boolean => ['sum', 'rows', 'table'].includes(shared.get(name) ?? '')
+  const layers = costs.layers.map((layer, i) => {
+    const nodes = graph.nodes.slice(costs.layers[i - 1]?.end ?? 0, layer.end)
+    return { ...layer, allReduces: nodes.filter(node => isSummed(describeNode(node))).length }
+  })
+  // What a size does not divide stays whole on all ranks, so any size will do.
+  const all = largestGroup
+  return { ...costs, layers, divisible: { heads: all, kvHeads: all, hiddenSize: all } }
+}
+
+/** Of the sizes of groups that placements have. */
+const largestGroup = 8

@@ -1,0 +1,120 @@
+// group-rank.ts: this node as a rank of a group that shares a stage: its split of the graph, and what it has joined.
+import { SparkError } from '../../core/errors.js'
+import type { Graph } from '../../graph/graph.js'
+import type { SplitOptions } from '../../graph/rewrites/split.js'
+import { Model } from '../../model/model.js'
+import type { ModelOptions } from '../../model/model-options.js'
+import { forPlans, type PlanRank } from '../communicators/for-plans.js'
+import { join } from '../communicators/join.js'
+import type { LinkChannel } from '../links/channels.js'
+import type { GroupQuestion } from './questions.js'
+import type { RankChannels } from './rank-channels.js'
+
+/** What a {@link GroupRank} needs. */
+export interface GroupRankParts {
+  /** The split of the graph of this rank. */
+  readonly graph: Graph
+  readonly share: SplitOptions
+  readonly options: ModelOptions
+  /** What goes to another node. */
+  readonly channels: (nodeId: string) => RankChannels | undefined
+}
+
+interface Joined {
+  readonly group: number
+  readonly model: Model
+  readonly communicator: PlanRank
+  readonly close: () => void
+}
+
+/** A rank of a group. */
+export class GroupRank {
+  readonly #parts: GroupRankParts
+  #joined: Joined | undefined
+  #joining: { readonly group: number; readonly abort: (reason: string) => void } | undefined
+
+  constructor(parts: GroupRankParts) {
+    this.#parts = parts
+  }
+
+  /** Number of what it has joined. */
+  get group(): number | undefined {
+    return this.#joined?.group
+  }
+
+  /** Its model, once it has joined. */
+  get model(): Model | undefined {
+    return this.#joined?.model
+  }
+
+  /**
+   * Leaves what it has joined, and joins the other ranks anew; resolves when all of them have.
+   * @throws SparkError ERR_FORMAT; ERR_IO where there is no link to one; ERR_CONFLICT for a number that is in use
+   */
+  async join({ group, peers }: GroupQuestion, signal: AbortSignal): Promise<Model> {
+    const { rank, world } = this.#parts.share
+    if (peers.length !== world)
+      throw new SparkError('ERR_FORMAT', `${peers.length} nodes for a world of ${world}`)
+    await this.leave('the group is made anew')
+    signal.throwIfAborted()
+    const { links, close } = this.#open(group, peers)
+    signal.addEventListener('abort', close, { once: true })
+    this.#joining = { group, abort: close }
+    let communicator: PlanRank | undefined
+    try {
+      communicator = forPlans(await join({ kind: 'stream', epoch: group, rank, world, peers: links }))
+      this.#joining = { group, abort: reason => communicator!.abort(reason) }
+      const model = await Model.fromGraph(this.#parts.graph, { ...this.#parts.options, communicator })
+      this.#joined = { group, model, communicator, close }
+      return model
+    } catch (error) {
+      communicator?.abort(`rank ${rank} failed: ${(error as Error).message}`)
+      await communicator?.leave()
+      close()
+      throw error
+    } finally {
+      this.#joining = undefined
+      signal.removeEventListener('abort', close)
+    }
+  }
+
+  /** Ends what the ranks do, if that is this group. */
+  abort(group: number, reason: string): void {
+    if (this.#joined?.group === group) this.#joined.communicator.abort(reason)
+    if (this.#joining?.group === group) this.#joining.abort(reason)
+  }
+
+  /** Frees the model; a run in progress ends. */
+  async leave(reason: string): Promise<void> {
+    const joined = this.#joined
+    this.#joined = undefined
+    if (!joined) return
+    joined.communicator.abort(reason)
+    joined.model.dispose()
+    await joined.communicator.leave()
+    joined.close()
+  }
+
+  #open(group: number, peers: readonly string[]): { links: (LinkChannel | undefined)[]; close: () => void } {
+    const { share, channels } = this.#parts
+    const opened: RankChannels[] = []
+    const close = (): void => {
+      for (const each of opened) each.close(group)
+    }
+    try {
+      const links = peers.map((nodeId, rank) => {
+        if (rank === share.rank) return undefined
+        const others = channels(nodeId)
+        if (!others) throw new SparkError('ERR_IO', `rank ${share.rank} has no link to node ${nodeId}`)
+        const link = others.open(group)
+        if (!link) throw new SparkError('ERR_CONFLICT', `group ${group} is in use`)
+        opened.push(others)
+        return link
+      })
+      return { links, close }
+    } catch (error) {
+      close()
+      throw error
+    }
+  }
+}

@@ -1,0 +1,175 @@
+// staged-decoder.ts: the files of a language model as nodes get them: each the tensors that its layers read.
+import path from 'node:path'
+import type { Constant } from '../../graph/constant.js'
+import type { Graph } from '../../graph/graph.js'
+import { isThere } from '../../io/read-file.js'
+import type { WeightSource } from '../../text/architectures/config.js'
+import { configuredDecoder } from '../../text/architectures/decoder.js'
+import type { OpenedModel } from '../../text/files/model-files.js'
+import { type DecoderForm, engineGraph } from '../../text/generation/decoder-engine.js'
+import {
+  manifestsOf,
+  namesOf,
+  type Placed,
+  rangesOf,
+  type StagedGraph,
+  type StageParts,
+} from '../stages/staged-model.js'
+import type { FileManifest } from '../weights/manifest.js'
+import type { WeightStore } from '../weights/weight-store.js'
+import { expectDecoder } from './decoder-graph.js'
+
+/** Files of a folder that say what its tensors mean. */
+const folderFiles = ['hf_quant_config.json', 'model.safetensors.index.json'] as const
+
+/** A language model whose stages other nodes can get. */
+export class StagedDecoder implements StagedGraph {
+  readonly graph: Graph
+  readonly #form: DecoderForm
+  readonly #manifests: ReadonlyMap<string, FileManifest>
+  /** Where the tensors of initializers are, by the names of these. */
+  readonly #places: ReadonlyMap<string, readonly Placed[]>
+
+  private constructor(
+    graph: Graph,
+    form: DecoderForm,
+    manifests: ReadonlyMap<string, FileManifest>,
+    places: ReadonlyMap<string, readonly Placed[]>,
+  ) {
+    this.graph = graph
+    this.#form = form
+    this.#manifests = manifests
+    this.#places = places
+  }
+
+  /**
+   * Makes the graph of an open model, and lets a store serve its files.
+   * @param source - folder or GGUF file that the model was read from
+   * @throws SparkError ERR_UNSUPPORTED for what is no decoder in GGUF or safetensors; as `decoderGraph`
+   */
+  static async open(
+    source: string,
+    model: OpenedModel,
+    form: DecoderForm,
+    store: WeightStore,
+    signal?: AbortSignal,
+  ): Promise<StagedDecoder> {
+    const { made } = expectDecoder(model, source)
+    const { files, tensors } = await openFiles(path.resolve(source))
+    const weights = new RecordedWeights(made.weights)
+    const decoder = configuredDecoder(made.config, weights)
+    const recorded = { ...decoder, graph: (cache: DecoderForm) => weights.watch(decoder.graph(cache)) }
+    const graph = engineGraph(recorded, form)
+    const manifests = await manifestsOf(files, store, signal)
+    return new StagedDecoder(graph, form, manifests, weights.placesOf(tensors))
+  }
+
+  partsOf(
+    stages: readonly Graph[],
+    ends: readonly number[],
+    index: number,
+    states: ReadonlyMap<string, string>,
+  ): StageParts {
+    const placesOf = ({ initializers }: Graph): readonly Placed[] =>
+      [...initializers.keys()].flatMap(name => this.#places.get(name) ?? [])
+    const own = placesOf(stages[index]!)
+    const others = stages.filter((_, i) => i !== index).flatMap(placesOf)
+    const files = rangesOf(this.#manifests, own, others)
+    const names = namesOf(stages[index]!)
+    return { files, ends, index, states: [...states], names, decoder: this.#form }
+  }
+}
+
+/** The files that a decoder is made of, the one first that says what it is, and the matrices that stay in them. */
+async function openFiles(source: string): Promise<{ files: string[]; tensors: Map<string, Placed> }> {
+  const { isGguf } = await import('../../io/gguf/is-gguf.js')
+  const tensors = new Map<string, Placed>()
+  const add = (name: string, shape: readonly number[], byteLength: number, place?: object): void => {
+    // Small ones are read where a model is opened.
+    if (shape.length > 1 && place) tensors.set(name, { ...(place as Placed), byteLength })
+  }
+  if (!(await isFolder(source)) && (await isGguf(source))) {
+    const { readGguf } = await import('../../io/gguf/gguf.js')
+    const gguf = await readGguf(source)
+    for (const [name, { shape, byteLength, place }] of gguf.tensors) add(name, shape, byteLength, place)
+    return { files: [...gguf.parts].map(part => path.resolve(part)), tensors }
+  }
+  const { openSafetensorsFolder } = await import('../../io/safetensors-folder.js')
+  const stored = [...(await openSafetensorsFolder(source)).values()]
+  const files = [path.join(source, 'config.json')]
+  for (const name of folderFiles) {
+    const file = path.join(source, name)
+    if (await isThere(file)) files.push(file)
+  }
+  for (const { name, dtype, shape, byteLength, place } of stored) {
+    if (place) files.push(place.file)
+    // Quantized matrices are read where a model is opened.
+    if (/^(F|BF)(32|16)$/.test(dtype)) add(name, shape, byteLength, place)
+  }
+  return { files: [...new Set(files)], tensors }
+}
+
+async function isFolder(source: string): Promise<boolean> {
+  const { stat } = await import('node:fs/promises')
+  return (await stat(source)).isDirectory()
+}
+
+/** Weights that remember which constants their tensors became. */
+class RecordedWeights implements WeightSource {
+  readonly #source: WeightSource
+  readonly #made = new Map<string, Constant[]>()
+  #initializers: ReadonlyMap<string, Constant> = new Map()
+
+  constructor(source: WeightSource) {
+    this.#source = source
+  }
+
+  get names(): readonly string[] {
+    return this.#source.names
+  }
+
+  has(name: string): boolean {
+    return this.#source.has(name)
+  }
+
+  shape(name: string): readonly number[] {
+    return this.#source.shape(name)
+  }
+
+  constant(name: string, transposed?: boolean): Constant {
+    const constant = this.#source.constant(name, transposed)
+    this.#record(name, constant)
+    return constant
+  }
+
+  stack(names: readonly string[]): ReturnType<WeightSource['stack']> {
+    const stack = this.#source.stack(names)
+    for (const name of names) this.#record(name, stack.weight)
+    return stack
+  }
+
+  /** Remembers the initializers of a graph. */
+  watch(graph: Graph): Graph {
+    this.#initializers = graph.initializers
+    return graph
+  }
+
+  /** Where the elements of initializers are. Tensors that also became something else have no place: all nodes read them. */
+  placesOf(tensors: ReadonlyMap<string, Placed>): Map<string, Placed[]> {
+    const namesOf = new Map<Constant, string[]>()
+    for (const [name, constant] of this.#initializers)
+      namesOf.set(constant, [...(namesOf.get(constant) ?? []), name])
+    const places = new Map<string, Placed[]>()
+    for (const [tensor, constants] of this.#made) {
+      const place = tensors.get(tensor)
+      if (!place || !constants.every(constant => namesOf.has(constant))) continue
+      for (const name of constants.flatMap(constant => namesOf.get(constant)!))
+        places.set(name, [...(places.get(name) ?? []), place])
+    }
+    return places
+  }
+
+  #record(name: string, constant: Constant): void {
+    this.#made.set(name, [...(this.#made.get(name) ?? []), constant])
+  }
+}

@@ -1,0 +1,76 @@
+// slice.ts: parts of frozen weights, in their own format: no block is cut, and nothing is decoded.
+import { formatInfo } from './formats.js'
+import { changedWhenRead, isLazy, type LazyWeight } from './lazy-weight.js'
+import { inRows } from './panels.js'
+import { arraysOf, type Weight } from './weight.js'
+
+/** Neighbours, from `begin` to before `end`. */
+export interface Range {
+  readonly begin: number
+  readonly end: number
+}
+
+/** How many there are in all. */
+export const lengthOf = (ranges: readonly Range[]): number =>
+  ranges.reduce((sum, { begin, end }) => sum + end - begin, 0)
+
+/** Why a weight cannot be cut at these columns; undefined where it can. Rows can be cut anywhere but in squares. */
+export function whyUncut(
+  { format }: Pick<Weight, 'format'>,
+  rows: readonly Range[] | undefined,
+  cols: readonly Range[] | undefined,
+): string | undefined {
+  const { block, scales } = formatInfo(format)
+  if (scales === 'square' && (rows || cols)) return `its scales are those of squares (${format})`
+  const inside = cols?.find(({ begin, end }) => begin % block !== 0 || end % block !== 0)
+  return (
+    inside &&
+    `columns ${inside.begin} to ${inside.end} begin or end inside of a block of ${block} (${format})`
+  )
+}
+
+/** Some rows or columns of a weight, all where they are left out; read when it is read where its elements are in a file. */
+export function sliceWeight(
+  weight: Weight | LazyWeight,
+  rows: readonly Range[] | undefined,
+  cols: readonly Range[] | undefined,
+): Weight | LazyWeight {
+  const [height, width] = [rows ? lengthOf(rows) : weight.rows, cols ? lengthOf(cols) : weight.cols]
+  const cut = (whole: Weight): Weight => {
+    const kept = inRows(whole)
+    const { block } = formatInfo(kept.format)
+    const pieces = (each: number, unit: number | undefined): readonly Range[] =>
+      cols && unit !== undefined
+        ? cols.map(({ begin, end }) => ({ begin: (begin / block) * unit, end: (end / block) * unit }))
+        : [{ begin: 0, end: each }]
+    const arrays = arraysOf(kept).map(([name, array]) => {
+      const each = array.length / kept.rows
+      // A row has its blocks one after the other, or one scale.
+      const unit = name === 'rowScale' ? undefined : (each * block) / kept.cols
+      return [
+        name,
+        sliceArray(array, each, rows ?? [{ begin: 0, end: kept.rows }], pieces(each, unit)),
+      ] as const
+    })
+    const { owner: _, ...fields } = kept
+    return { ...fields, ...Object.fromEntries(arrays), rows: height, cols: width } as Weight
+  }
+  return isLazy(weight) ? changedWhenRead(weight, height, width, cut) : cut(weight)
+}
+
+function sliceArray<A extends Float32Array | Uint8Array>(
+  array: A,
+  each: number,
+  rows: readonly Range[],
+  pieces: readonly Range[],
+): A {
+  const sliced = new (array.constructor as new (count: number) => A)(lengthOf(rows) * lengthOf(pieces))
+  let at = 0
+  for (const { begin, end } of rows)
+    for (let row = begin; row < end; row++)
+      for (const piece of pieces) {
+        sliced.set(array.subarray(row * each + piece.begin, row * each + piece.end) as never, at)
+        at += piece.end - piece.begin
+      }
+  return sliced
+}

@@ -58,6 +58,7 @@ t.test('two Sparks on a cable', { skip: canMakeNetworks() }, async t => {
     ['verify', /nothing was changed/],
   ]
   let code = ''
+  const used = new Set<string>()
   for (const { words, on } of typed(sparks)) {
     const args = words.map(word => (word === '<code>' ? code : word === '<model.onnx>' ? file : word))
     if (args[0] === 'up') {
@@ -72,7 +73,10 @@ t.test('two Sparks on a cable', { skip: canMakeNetworks() }, async t => {
     if (isSlow) continue
     t.equal(status, 0, `${args.join(' ')}: ${stdout}${stderr}`)
     if (args[0] === 'invite') code = /(?:\w{4}-){12}\w{4}/.exec(stdout)?.[0] ?? ''
+    else if (args[1] === 'show' && !used.has(on))
+      t.match(stdout, /no such record/, 'a node that had no stage')
     else t.match(stdout + stderr, said.find(([word]) => args.join(' ').includes(word))![1], args.join(' '))
+    for (const [, name] of (stdout + stderr).matchAll(/^(spark-\d): nodes/gm)) used.add(name!)
   }
 })
 

@@ -20,10 +20,13 @@ const maxNameLength = 128
 /** Timers of JavaScript reach no further. */
 const maxMs = 2 ** 31 - 1
 
+/** Whether something is a name of a bucket, a queue or a lease, or the id of a job. */
+export const isName = (value: unknown): value is string =>
+  typeof value === 'string' && value.length <= maxNameLength && /^[\w-]+$/.test(value)
+
 /** Throws ERR_ARGUMENT for anything but a name of a bucket, a queue or a lease, or the id of a job. */
 export function expectName(argument: string, value: unknown): asserts value is string {
-  if (typeof value !== 'string' || value.length > maxNameLength || !/^[\w-]+$/.test(value))
-    throw argumentError(argument, `1 to ${maxNameLength} letters, digits and -_`, value)
+  if (!isName(value)) throw argumentError(argument, `1 to ${maxNameLength} letters, digits and -_`, value)
 }
 
 /** Throws ERR_ARGUMENT for anything but a key of a bucket. */
@@ -66,6 +69,15 @@ export function payloadText(argument: string, value: JsonValue): string {
     throw new SparkError('ERR_RANGE', `${argument} has ${bytes} bytes of ${maxPayloadBytes}: ${remedy}`)
   }
   return text
+}
+
+/** The payload in a text that anybody may have written; undefined for what is no JSON. */
+export function parsePayload(text: string): JsonValue | undefined {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }
 
 /** Options of a bucket, checked; those of {@link controlBuckets} are fixed. */

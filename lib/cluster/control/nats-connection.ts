@@ -196,6 +196,13 @@ export class NatsLink {
     return error instanceof JetStreamApiError && codes.includes(error.code)
   }
 
+  /** Whether JetStream has no stream or consumer of this name. */
+  isMissing(error: unknown): boolean {
+    const { JetStreamApiError, JetStreamApiCodes } = this.packages.jetstream
+    const codes: readonly number[] = [JetStreamApiCodes.StreamNotFound, JetStreamApiCodes.ConsumerNotFound]
+    return error instanceof JetStreamApiError && codes.includes(error.code)
+  }
+
   #denial(error: unknown): string | undefined {
     const { PermissionViolationError } = this.packages.transport
     const [own, cause] = [error, (error as Error).cause]
@@ -206,7 +213,8 @@ export class NatsLink {
   #isTransient(error: unknown): boolean {
     const { JetStreamApiError } = this.packages.jetstream
     // Of requests: no answer, no responder, no JetStream, a connection that was lost. What JetStream itself refuses is final,
-    // except that it cannot at present: no leader, no room.
+    // except that it cannot at present: no leader, no room, or without what a try made after a server has lost it.
+    if (this.isMissing(error)) return true
     return error instanceof JetStreamApiError ? error.status >= 500 : error instanceof Error
   }
 

@@ -2,7 +2,7 @@
 // answered may be repeated and counts once.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { JsMsg } from '@nats-io/jetstream'
+import type { Consumer, JsMsg } from '@nats-io/jetstream'
 import type { KV } from '@nats-io/kv'
 import { expectInteger } from '../../core/checks.js'
 import { debug } from '../../core/log.js'
@@ -10,6 +10,7 @@ import { Arrivals } from './arrivals.js'
 import type { BucketOptions, JsonValue, KeyValue, KvChange, KvEntry } from './control-plane.js'
 import { conflict, expectKey, expectSame, payloadText } from './names.js'
 import { type NatsLink, reading, retryMs } from './nats-connection.js'
+import { isThere, writeDown } from './nats-streams.js'
 
 /** A value, or that it was deleted. */
 interface Last {
@@ -30,6 +31,8 @@ export class NatsBucket implements KeyValue {
   readonly #replicas: number
   readonly #closing: AbortSignal
   #opening: Promise<KV> | undefined
+  /** When the server made it. */
+  #created = ''
 
   constructor(name: string, options: BucketOptions, link: NatsLink, replicas: number, closing: AbortSignal) {
     this.#name = name
@@ -37,6 +40,9 @@ export class NatsBucket implements KeyValue {
     this.#link = link
     this.#replicas = replicas
     this.#closing = closing
+    link.onReconnect(() => {
+      this.#opening = undefined
+    })
   }
 
   async get(key: string): Promise<KvEntry | undefined> {
@@ -77,25 +83,36 @@ export class NatsBucket implements KeyValue {
     await this.#link.persist(`keys of ${this.#name}`, async () => {
       found.clear()
       const consumer = await this.#consumer(true)
-      if ((await consumer.info()).num_pending === 0) return
-      const messages = await consumer.consume(reading)
-      let isStale = false
-      const off = this.#link.onReconnect(() => {
-        isStale = true
-        void messages.close().catch(() => {})
-      })
+      try {
+        await this.#readKeys(consumer, found)
+      } finally {
+        consumer.delete().catch(() => {})
+      }
+    })
+    return [...found]
+  }
+
+  async #readKeys(consumer: Consumer, found: Set<string>): Promise<void> {
+    if ((await consumer.info()).num_pending === 0) return
+    const messages = await consumer.consume(reading)
+    let isStale = false
+    const off = this.#link.onReconnect(() => {
+      isStale = true
+      void messages.close().catch(() => {})
+    })
+    try {
       for await (const message of messages) {
         const { key, isDeleted } = this.#read(message)
         if (isDeleted) found.delete(key)
         else found.add(key)
         if (message.info.pending === 0) break
       }
+    } finally {
       off()
-      // Tried again: keys may be missing.
-      if (isStale) throw new Error('the connection was lost')
       await messages.close()
-    })
-    return [...found]
+    }
+    // Tried again: keys may be missing.
+    if (isStale) throw new Error('the connection was lost')
   }
 
   async *watch(signal: AbortSignal): AsyncIterable<KvChange> {
@@ -105,20 +122,34 @@ export class NatsBucket implements KeyValue {
       if ((await this.#last(key)) === undefined) changes.push({ key, value: undefined, revision: 0 })
       else expiry.later(key, Date.now())
     })
-    let newest = 0
+    let [newest, created] = [0, '']
+    const known = new Set<string>()
     const take = (message: JsMsg): void => {
       if (message.seq <= newest) return
       newest = message.seq
       const { key, isDeleted } = this.#read(message)
       const value = isDeleted ? undefined : (message.json() as JsonValue)
       changes.push({ key, value, revision: message.seq })
-      if (isDeleted) expiry.forget(key)
-      else expiry.later(key, message.info.timestampNanos / 1e6)
+      if (isDeleted) {
+        known.delete(key)
+        expiry.forget(key)
+        return
+      }
+      known.add(key)
+      expiry.later(key, message.info.timestampNanos / 1e6)
     }
     const open = () =>
-      this.#link.persist(`watch of ${this.#name}`, async () =>
-        (await this.#consumer(false)).consume({ ...reading, callback: take }),
-      )
+      this.#link.persist(`watch of ${this.#name}`, async () => {
+        const consumer = await this.#consumer(false)
+        // Of a bucket that was made anew all is gone, and its revisions begin at 1.
+        if (created !== this.#created) {
+          newest = 0
+          for (const key of known) changes.push({ key, value: undefined, revision: 0 })
+          known.clear()
+        }
+        created = this.#created
+        return consumer.consume({ ...reading, callback: take })
+      })
     // An ordered consumer makes itself anew where it was, when its server is lost; what came over a lost connection is read again.
     let messages = open()
     await messages
@@ -148,7 +179,7 @@ export class NatsBucket implements KeyValue {
     }
   }
 
-  async #consumer(isHeadersOnly: boolean) {
+  async #consumer(isHeadersOnly: boolean): Promise<Consumer> {
     await this.#open()
     const { DeliverPolicy } = this.#link.packages.jetstream
     return this.#link.stream.consumers.get(`KV_${this.#name}`, {
@@ -211,6 +242,7 @@ export class NatsBucket implements KeyValue {
   async #create(): Promise<KV> {
     const { kv, jetstream } = this.#link.packages
     const { memory = false, ttlMs = 0 } = this.options
+    const isNew = !(await isThere(this.#link, `KV_${this.#name}`))
     const bucket = await new kv.Kvm(this.#link.stream).create(this.#name, {
       replicas: this.#replicas,
       history: 1,
@@ -219,7 +251,9 @@ export class NatsBucket implements KeyValue {
       // Reads by the leader see every write that was acknowledged.
       allow_direct: false,
     })
-    const { config } = (await bucket.status()).streamInfo
+    if (isNew) await writeDown(this.#link, `KV_${this.#name}`)
+    const { config, created } = (await bucket.status()).streamInfo
+    this.#created = created
     const found = { memory: config.storage === jetstream.StorageType.Memory, ttlMs: config.max_age / 1e6 }
     expectSame(`bucket ${this.#name}`, found, { memory, ttlMs })
     if (config.num_replicas < this.#replicas)

@@ -1,49 +1,61 @@
 // nats-queue.ts: a work queue in JetStream: one stream for all queues, a subject for each job, a consumer for each queue.
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Msg, Subscription } from '@nats-io/transport-node'
 import type { Job, JsonValue, KeyValue, PullOptions, QueueOptions, WorkQueue } from './control-plane.js'
-import { closedError, expectName, payloadText, pullOptions } from './names.js'
-import type { NatsLink } from './nats-connection.js'
+import { closedError, expectName, isName, parsePayload, payloadText, pullOptions } from './names.js'
+import { type NatsLink, retryMs } from './nats-connection.js'
+import { type NatsStream, workStreamName } from './nats-streams.js'
 
-/** The stream of all queues. */
-export const workStream = 'WQ'
 /** How long one request for jobs stays with the server. */
 const requestMs = 5000
+/** What a request for jobs is answered with where its consumer was deleted, meanwhile or before. */
+const noConsumerCodes: readonly number[] = [409, 503]
 /** What the server answers where a job with this id is in the queue. */
 const isThereCode = 10077
+
+/** Where a queue is. */
+export interface QueuePlaces {
+  readonly link: NatsLink
+  /** Its jobs. */
+  readonly stream: NatsStream
+  /** Jobs that were handed out too often. */
+  readonly failed: KeyValue
+  readonly replicas: number
+}
 
 /** A queue. */
 export class NatsQueue implements WorkQueue {
   readonly options: Required<QueueOptions>
   readonly #name: string
   readonly #link: NatsLink
+  readonly #stream: NatsStream
   readonly #failed: KeyValue
   readonly #replicas: number
   readonly #closing: AbortSignal
   #opening: Promise<unknown> | undefined
 
-  constructor(
-    name: string,
-    options: Required<QueueOptions>,
-    link: NatsLink,
-    failed: KeyValue,
-    replicas: number,
-    closing: AbortSignal,
-  ) {
+  constructor(name: string, options: Required<QueueOptions>, places: QueuePlaces, closing: AbortSignal) {
     this.#name = name
     this.options = options
-    this.#link = link
-    this.#failed = failed
-    this.#replicas = replicas
+    this.#link = places.link
+    this.#stream = places.stream
+    this.#failed = places.failed
+    this.#replicas = places.replicas
     this.#closing = closing
+    this.#link.onReconnect(() => {
+      this.#opening = undefined
+    })
   }
 
   async push(id: string, payload: JsonValue): Promise<boolean> {
     expectName('id', id)
     const text = payloadText('payload', payload)
     const msgID = `${this.#name}.${id}`
+    const subject = `${workStreamName}.${this.#name}.${id}`
     return this.#link.persist(`job ${id}`, async number => {
+      await this.#stream.open()
       try {
-        const { duplicate } = await this.#link.stream.publish(`WQ.${this.#name}.${id}`, text, { msgID })
+        const { duplicate } = await this.#link.stream.publish(subject, text, { msgID })
         // Of a later try: the first one was stored, and its answer lost.
         return !duplicate || number > 1
       } catch (error) {
@@ -56,9 +68,9 @@ export class NatsQueue implements WorkQueue {
   async pull(options?: PullOptions): Promise<Job[]> {
     const { max, waitMs, signal } = pullOptions(options)
     const giveUp = performance.now() + waitMs
-    await this.#open()
     for (let waits = false; ; waits = true) {
       if (this.#closing.aborted) throw closedError()
+      await this.#open()
       const left = Math.min(giveUp - performance.now(), requestMs)
       // At first what there is; then one, as soon as it comes.
       const messages = waits ? await this.#ask(1, left, signal) : await this.#ask(max, 0, signal)
@@ -90,9 +102,16 @@ export class NatsQueue implements WorkQueue {
       if (signal?.aborted || this.#closing.aborted) return []
       const request =
         waitMs > 0 ? { batch: max, expires: Math.ceil(waitMs) * 1e6 } : { batch: max, no_wait: true }
-      const subject = `$JS.API.CONSUMER.MSG.NEXT.${workStream}.${this.#name}`
+      const subject = `$JS.API.CONSUMER.MSG.NEXT.${workStreamName}.${this.#name}`
       connection.publish(subject, JSON.stringify(request), { reply: inbox })
-      return await this.#collect(subscription, max)
+      const { messages, hasConsumer } = await this.#collect(subscription, max)
+      const isEnded = signal?.aborted || this.#closing.aborted
+      // A server that was killed, or whose disk was full, may come back without the consumer: it is made again.
+      if (!hasConsumer && !isEnded) {
+        this.#opening = undefined
+        await sleep(retryMs, undefined, { signal: this.#closing }).catch(() => {})
+      }
+      return messages
     } finally {
       clearTimeout(limit)
       for (const ended of [signal, this.#closing]) ended?.removeEventListener('abort', stop)
@@ -100,19 +119,30 @@ export class NatsQueue implements WorkQueue {
     }
   }
 
-  async #collect(subscription: Subscription, max: number): Promise<Msg[]> {
+  /** What is answered. Some servers say nothing where there is no consumer. */
+  async #collect(
+    subscription: Subscription,
+    max: number,
+  ): Promise<{ messages: Msg[]; hasConsumer: boolean }> {
     const messages: Msg[] = []
+    let hasConsumer = false
     for await (const message of subscription as AsyncIterable<Msg>) {
+      const code = message.headers?.code ?? 0
+      hasConsumer = !noConsumerCodes.includes(code)
       // Without a payload and with a code: nothing there, or no more.
-      if (message.headers?.hasError || (message.headers?.code ?? 0) >= 100) break
+      if (message.headers?.hasError || code >= 100) break
       messages.push(message)
       if (messages.length === max || deliveryOf(message).pending === 0) break
     }
-    return messages
+    return { messages, hasConsumer }
   }
 
-  /** Puts a job aside that was handed out too often. */
+  /** Puts a job aside that was handed out too often, and removes what did not come from {@link push}. */
   async #isGood(message: Msg): Promise<boolean> {
+    if (!isName(this.#idOf(message)) || parsePayload(message.string()) === undefined) {
+      await this.#finish(message)
+      return false
+    }
     if (deliveryOf(message).count <= this.options.maxDeliveries) return true
     await this.#failed.put(`${this.#name}.${this.#idOf(message)}`, message.json<JsonValue>())
     await this.#finish(message)
@@ -120,7 +150,7 @@ export class NatsQueue implements WorkQueue {
   }
 
   #idOf(message: Msg): string {
-    return message.subject.slice(`WQ.${this.#name}.`.length)
+    return message.subject.slice(`${workStreamName}.${this.#name}.`.length)
   }
 
   #jobOf(message: Msg): Job {
@@ -159,17 +189,18 @@ export class NatsQueue implements WorkQueue {
 
   async #create(): Promise<unknown> {
     const { AckPolicy } = this.#link.packages.jetstream
-    return this.#link.persist(`queue ${this.#name}`, () =>
-      this.#link.manager.consumers.add(workStream, {
+    return this.#link.persist(`queue ${this.#name}`, async () => {
+      await this.#stream.open()
+      return this.#link.manager.consumers.add(workStreamName, {
         durable_name: this.#name,
         ack_policy: AckPolicy.Explicit,
         ack_wait: this.options.ackWaitMs * 1e6,
         max_deliver: -1,
         max_ack_pending: 10_000,
-        filter_subject: `WQ.${this.#name}.*`,
+        filter_subject: `${workStreamName}.${this.#name}.*`,
         num_replicas: this.#replicas,
-      }),
-    )
+      })
+    })
   }
 }
 

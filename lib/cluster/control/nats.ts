@@ -1,7 +1,7 @@
 // nats.ts: the control plane of several machines, in the servers of NATS JetStream.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { JsMsg, StreamConfig } from '@nats-io/jetstream'
+import type { JsMsg } from '@nats-io/jetstream'
 import { expectInteger, expectKnownOptions } from '../../core/checks.js'
 import { debug } from '../../core/log.js'
 import type { NodeCredentials } from '../trust/credentials.js'
@@ -22,14 +22,23 @@ import type {
   WorkQueue,
 } from './control-plane.js'
 import { maxWaitingMessages } from './embedded.js'
-import { failedMs, rememberedMs } from './embedded-queue.js'
+import { failedMs } from './embedded-queue.js'
 import { Leases } from './lease.js'
-import { bucketOptions, closedError, expectSame, expectSubject, payloadText, queueOptions } from './names.js'
+import {
+  bucketOptions,
+  closedError,
+  expectSame,
+  expectSubject,
+  parsePayload,
+  payloadText,
+  queueOptions,
+} from './names.js'
 import type { NatsAddress } from './nats-address.js'
 import { failedBucket } from './nats-config.js'
 import { NatsLink, reading, retryMs } from './nats-connection.js'
 import { NatsBucket } from './nats-kv.js'
-import { NatsQueue, workStream } from './nats-queue.js'
+import { NatsQueue } from './nats-queue.js'
+import { logStream, logStreamName, logSubject, type NatsStream, workStream } from './nats-streams.js'
 
 /** How to reach a cluster, and how large it is. */
 export interface NatsOptions extends NatsAddress {
@@ -39,8 +48,6 @@ export interface NatsOptions extends NatsAddress {
   readonly timeoutMs?: number
 }
 
-const logStream = 'EV'
-const logSubject = 'EV.decisions'
 /** How often it is asked whether writes would be acknowledged. */
 const probeEveryMs = 5000
 /** How long closing waits for leases to be given up. */
@@ -65,15 +72,17 @@ export class NatsControlPlane implements ControlPlane {
   readonly #buckets = new Map<string, NatsBucket>()
   readonly #queues = new Map<string, NatsQueue>()
   readonly #leases = new Leases(() => this.kv('leases'))
+  readonly #work: NatsStream
   readonly #probe: NodeJS.Timeout
   #hasLeader = true
   #isConnected = true
   #closed: Promise<void> | undefined
 
-  private constructor(link: NatsLink, members: number) {
+  private constructor(link: NatsLink, members: number, decisions: NatsStream, work: NatsStream) {
     this.#link = link
     this.#members = members
-    this.log = new NatsLog(link, this.#closing.signal)
+    this.#work = work
+    this.log = new NatsLog(link, decisions, this.#closing.signal)
     this.bus = new NatsBus(link, this.#closing.signal)
     void this.#listen()
     this.#probe = setInterval(() => void this.#look(), probeEveryMs).unref()
@@ -91,8 +100,11 @@ export class NatsControlPlane implements ControlPlane {
     expectInteger('timeoutMs', timeoutMs, 100)
     const link = await NatsLink.open(options, timeoutMs)
     try {
-      await makeStreams(link, replicasOf(members))
-      return new NatsControlPlane(link, members)
+      const replicas = replicasOf(members)
+      const [decisions, work] = [logStream(link, replicas), workStream(link, replicas)]
+      for (const stream of [decisions, work])
+        await link.persist('the streams of the cluster', () => stream.open())
+      return new NatsControlPlane(link, members, decisions, work)
     } catch (error) {
       await link.connection.close()
       throw error
@@ -118,8 +130,8 @@ export class NatsControlPlane implements ControlPlane {
       return open
     }
     const failed = this.#bucket(failedBucket, { ttlMs: failedMs })
-    const replicas = replicasOf(this.#members)
-    const queue = new NatsQueue(name, complete, this.#link, failed, replicas, this.#closing.signal)
+    const places = { link: this.#link, stream: this.#work, failed, replicas: replicasOf(this.#members) }
+    const queue = new NatsQueue(name, complete, places, this.#closing.signal)
     this.#queues.set(name, queue)
     return queue
   }
@@ -133,7 +145,7 @@ export class NatsControlPlane implements ControlPlane {
    * @throws SparkError ERR_IO
    */
   async leader(): Promise<string | undefined> {
-    const info = () => this.#link.manager.streams.info(logStream)
+    const info = () => this.#link.manager.streams.info(logStreamName)
     return (await this.#link.persist('the leader', info)).cluster?.leader || undefined
   }
 
@@ -180,7 +192,7 @@ export class NatsControlPlane implements ControlPlane {
 
   async #look(): Promise<void> {
     try {
-      const { cluster } = await this.#link.manager.streams.info(logStream)
+      const { cluster } = await this.#link.manager.streams.info(logStreamName)
       // A single server has no leader.
       this.#hasLeader = cluster === undefined || this.#members < 3 || Boolean(cluster.leader)
     } catch {
@@ -204,48 +216,14 @@ export function quorumOf(members: number): Omit<Quorum, 'writable'> {
   return { members, needed: 2, note }
 }
 
-async function makeStreams(link: NatsLink, replicas: number): Promise<void> {
-  const { RetentionPolicy, DiscardPolicy, StorageType } = link.packages.jetstream
-  const common = { storage: StorageType.File, num_replicas: replicas, duplicate_window: rememberedMs * 1e6 }
-  await makeStream(link, {
-    ...common,
-    name: logStream,
-    subjects: [logSubject],
-    retention: RetentionPolicy.Limits,
-    discard: DiscardPolicy.Old,
-    max_msgs: 100_000,
-    max_bytes: 2 ** 26,
-  })
-  await makeStream(link, {
-    ...common,
-    name: workStream,
-    subjects: [`${workStream}.>`],
-    retention: RetentionPolicy.Workqueue,
-    discard: DiscardPolicy.New,
-    discard_new_per_subject: true,
-    max_msgs_per_subject: 1,
-  })
-}
-
-async function makeStream(link: NatsLink, config: Partial<StreamConfig> & { name: string }): Promise<void> {
-  const { streams } = link.manager
-  await link.persist(`stream ${config.name}`, async () => {
-    const found = await streams.info(config.name).catch(error => {
-      if ((error as { code?: unknown }).code !== link.packages.jetstream.JetStreamApiCodes.StreamNotFound)
-        throw error
-    })
-    if (!found) await streams.add(config)
-    else if (found.config.num_replicas < config.num_replicas!)
-      await streams.update(config.name, { num_replicas: config.num_replicas! })
-  })
-}
-
 class NatsLog implements DecisionLog {
   readonly #link: NatsLink
+  readonly #stream: NatsStream
   readonly #closing: AbortSignal
 
-  constructor(link: NatsLink, closing: AbortSignal) {
+  constructor(link: NatsLink, stream: NatsStream, closing: AbortSignal) {
     this.#link = link
+    this.#stream = stream
     this.#closing = closing
   }
 
@@ -255,6 +233,7 @@ class NatsLog implements DecisionLog {
     const msgID = randomUUID()
     const condition = expect === undefined ? {} : { expect: { lastSequence: expect } }
     return this.#link.persist('a record of the log', async number => {
+      await this.#stream.open()
       try {
         return (await this.#link.stream.publish(logSubject, text, { msgID, ...condition })).seq
       } catch (error) {
@@ -267,14 +246,15 @@ class NatsLog implements DecisionLog {
   }
 
   async #idOf(seq: number): Promise<string | undefined> {
-    const found = await this.#link.manager.streams.getMessage(logStream, { seq })
+    const found = await this.#link.manager.streams.getMessage(logStreamName, { seq })
     return found?.header.get('Nats-Msg-Id')
   }
 
   async *read(from: number): AsyncIterable<LogRecord> {
     expectInteger('from', from, 0)
     const { last_seq } = await this.#link.persist('the log', async () => {
-      return (await this.#link.manager.streams.info(logStream)).state
+      await this.#stream.open()
+      return (await this.#link.manager.streams.info(logStreamName)).state
     })
     if (last_seq < Math.max(from, 1)) return
     const stop = new AbortController()
@@ -313,9 +293,10 @@ class NatsLog implements DecisionLog {
   async *#from(first: number, ended: AbortSignal): AsyncIterable<LogRecord> {
     const { DeliverPolicy } = this.#link.packages.jetstream
     const start = { deliver_policy: DeliverPolicy.StartSequence, opt_start_seq: first }
-    const messages = await this.#link.persist('the log', async () =>
-      (await this.#link.stream.consumers.get(logStream, start)).consume(reading),
-    )
+    const messages = await this.#link.persist('the log', async () => {
+      await this.#stream.open()
+      return (await this.#link.stream.consumers.get(logStreamName, start)).consume(reading)
+    })
     const stop = (): void => void messages.close().catch(() => {})
     ended.addEventListener('abort', stop)
     try {
@@ -356,7 +337,7 @@ class NatsBus implements Bus {
     const subscription = this.#link.connection.subscribe(`${busPrefix}${pattern}`, {
       callback: (error, message) => {
         // What is no JSON does not come from a control plane.
-        const payload = error ? undefined : jsonOf(message.string())
+        const payload = error ? undefined : parsePayload(message.string())
         if (payload !== undefined)
           messages.push({ subject: message.subject.slice(busPrefix.length), payload })
       },
@@ -364,14 +345,9 @@ class NatsBus implements Bus {
     const stop = (): void => subscription.unsubscribe()
     signal.addEventListener('abort', stop, { once: true })
     if (signal.aborted) stop()
-    return Object.assign(messages, { ready: this.#link.connection.flush() })
-  }
-}
-
-function jsonOf(text: string): JsonValue | undefined {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
+    const ready = this.#link.connection.flush()
+    // Who does not wait for it need not hear that the server was away; the subscription is made again with the connection.
+    ready.catch(() => {})
+    return Object.assign(messages, { ready })
   }
 }

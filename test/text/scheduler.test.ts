@@ -154,6 +154,24 @@ t.test('cancelled, failing and impossible requests do not touch others', async t
   await t.rejects(scheduler.submit(request([1], 1)), { code: 'ERR_DISPOSED' })
 })
 
+t.test('blocks that are read or written during a trim are not known after it', async t => {
+  const seen: Batch[] = []
+  const scheduler = new Scheduler(fakeModel(seen), limits)
+  await scheduler.submit(request(prompt(13, 1), 1))
+  let resolve = (): void => {}
+  const trimmed = new Promise<void>(done => {
+    resolve = done
+  })
+  const reading = scheduler.withBlocksOf(prompt(13, 1), false, () => trimmed)
+  const writing = scheduler.addBlocks([...prompt(12, 1), 1, 2, 3, 4], false, () => trimmed)
+  await scheduler.trim()
+  resolve()
+  await reading
+  t.equal(await writing, 0)
+  const again = await scheduler.submit(request([...prompt(12, 1), 1, 2, 3, 4, 5], 1))
+  t.equal(again.reused, 0)
+})
+
 t.test('blocks are shared, kept and given out anew', async t => {
   const pool = new BlockPool(2, 2)
   const first = pool.take()!

@@ -91,8 +91,10 @@ export class Scheduler {
   /** Forgets what no request uses; with no request also the cache of the model. */
   async trim(): Promise<void> {
     this.#expectOpen()
-    this.#pool.forgetUnused()
-    if (this.active === 0) await this.#reset()
+    if (this.active > 0) return this.#pool.forgetUnused()
+    // Also the blocks that `withBlocksOf` and `addBlocks` hold: what they have in them is lost.
+    this.#pool.forgetAll()
+    await this.#reset()
   }
 
   /**

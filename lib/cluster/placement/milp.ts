@@ -2,9 +2,18 @@
 // which order, and the layers as they are decide where it is cut.
 import { SparkError } from '../../core/errors.js'
 import type { Chain, Objective } from './chain.js'
+import { maxExactDevices, solveExactly } from './dynamic-programming.js'
 import { type Kind, kindsOf } from './group.js'
 import { solveInOrder } from './ordered.js'
-import { type Candidate, candidateHops, chainOf, type Solution, type Task } from './problem.js'
+import {
+  type Candidate,
+  candidateBytes,
+  candidateHops,
+  chainOf,
+  isPinnedTo,
+  type Solution,
+  type Task,
+} from './problem.js'
 
 /** The part of the package `highs` that is used. */
 interface Highs {
@@ -59,7 +68,8 @@ type Order = readonly { readonly kind: number; readonly count: number }[]
 /**
  * A placement on many devices; undefined when none was found. The optimum of a compact model is found by HiGHS: an integer number of
  * equal layers and of devices for each kind, a binary for each pair of kinds that follow each other (a path without cycles after
- * Miller, Tucker and Zemlin). In its order, with some devices more, `solveInOrder` cuts the layers as they are.
+ * Miller, Tucker and Zemlin). In its order, with some devices more, `solveInOrder` cuts the layers as they are. The model knows
+ * nothing of pins: where it leads to no placement, a few devices are searched exactly.
  * @throws SparkError ERR_UNSUPPORTED without the package `highs`
  */
 export async function solveMany(
@@ -76,11 +86,26 @@ export async function solveMany(
       { ...model, capacity: model.capacity.map(most => Math.max(0, most - attempt)) },
       objective,
     )
-    if (!order) return undefined
+    if (!order) break
     const chosen = membersOf(kinds, order)
     const chain = chainOf(task, chosen)
     const blocks = solveInOrder(chain, objective)
     if (blocks) return { candidates: chosen, chain, blocks, exact: false }
+  }
+  return solveFew(task, candidates, objective)
+}
+
+/** The best placement on those with the most memory, and on those that layers are pinned to: first on one for each pin, then on all. */
+function solveFew(task: Task, candidates: readonly Candidate[], objective: Objective): Solution | undefined {
+  const bytes = (candidate: Candidate): number => candidateBytes(candidate) * candidate.members.length
+  const bySize = [...candidates].sort((a, b) => bytes(b) - bytes(a))
+  const targets = task.pins.map(pin => bySize.filter(candidate => isPinnedTo(pin, candidate)))
+  const largest = targets.flatMap(all => all.slice(0, 1))
+  for (const first of [largest, [...largest, ...targets.flat()]]) {
+    const few = [...new Set([...first, ...bySize])].slice(0, maxExactDevices)
+    const chain = chainOf(task, few)
+    const blocks = solveExactly(chain, objective)
+    if (blocks) return { candidates: few, chain, blocks, exact: false }
   }
   return undefined
 }

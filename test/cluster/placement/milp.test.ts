@@ -121,6 +121,26 @@ t.test('eleven devices: within 5 % of the best', async t => {
   }
 })
 
+t.test('twelve devices, and layers that are pinned to a slow one', async t => {
+  const devices = [{ backend: 'cuda', memory: 16e9, bandwidth: 1e12, flops: { f16: 1e14 } }]
+  const slow = [{ ...devices[0]!, memory: 8e9, bandwidth: 1e11 }]
+  const nodes = [
+    { name: 'fast', count: 11, devices },
+    { name: 'slow', devices: slow },
+  ]
+  const fleet = await readFleet({ nodes, network: { latency: 1e-4, bandwidth: 1e9 } })
+  for (const objective of ['latency', 'throughput'] as const)
+    for (const [pin, from] of [
+      ['0-3=slow', 0],
+      ['7-8=slow', 7],
+    ] as const) {
+      const { stages, exact } = await place(decoderCosts(16), fleet, { objective, pins: [pin] })
+      const stage = stages.find(({ devices }) => devices[0] === 'slow')
+      t.equal(stage?.from, from, `${objective}, ${pin}`)
+      t.notOk(exact)
+    }
+})
+
 t.test('a thousand devices', async t => {
   const costs = decoderCosts(80)
   const presets = ['GB10', 'RTX 4090', 'RTX 3090', 'M3 Ultra', 'Jetson AGX Orin', 'CPU']

@@ -4,8 +4,23 @@ import { SparkError } from '../../core/errors.js'
 import { objectiveOf } from './chain.js'
 import { heldBytesOf, type ModelCosts } from './costs.js'
 import type { Fleet, FleetDevice } from './fleet.js'
-import { type Placement, type PlaceOptions, placementOf, placeOptionNames, solve, taskOf } from './place.js'
-import { type Candidate, type CurrentPlacement, chainOf, linkSeconds, type Task } from './problem.js'
+import {
+  type Placement,
+  type PlaceOptions,
+  placementOf,
+  placeOptionNames,
+  type SolveOptions,
+  solve,
+  taskOf,
+} from './place.js'
+import {
+  type Candidate,
+  type CurrentPlacement,
+  chainOf,
+  groupLink,
+  linkSeconds,
+  type Task,
+} from './problem.js'
 
 /** Options of {@link shouldMove}. */
 export interface MoveOptions extends Omit<PlaceOptions, 'current'> {
@@ -71,7 +86,7 @@ export async function shouldMove(
   const placement = placementOf(task, how.objective, solution, domain)
   const newSeconds = objectiveOf(solution.chain, solution.blocks, how.objective)
   const moveSeconds = secondsToMove(task, placement, sourceBandwidth)
-  const stays = currentSecondsOf(task, how.objective)
+  const stays = currentSecondsOf(task, how)
   const numbers = { placement, newSeconds, moveSeconds }
   if (typeof stays === 'string') return { ...numbers, move: true, why: stays, currentSeconds: undefined }
   const saved = stays - newSeconds
@@ -84,7 +99,7 @@ export async function shouldMove(
 }
 
 /** Seconds of a step where the layers are, or why they cannot stay there. */
-function currentSecondsOf(task: Task, objective: Placement['objective']): number | string {
+function currentSecondsOf(task: Task, { objective, backends }: SolveOptions): number | string {
   const current = task.current!
   const candidates: Candidate[] = []
   const blocks: { device: number; from: number; end: number }[] = []
@@ -98,9 +113,13 @@ function currentSecondsOf(task: Task, objective: Placement['objective']): number
     for (const name of names) {
       const device = task.fleet.devices.find(each => each.name === name)
       if (!device) return `${name} has left the fleet`
+      if (backends && !backends.includes(device.backend))
+        return `${name} runs ${device.backend}, which may not be used any more`
       members.push(device)
     }
     if (members.length === 0) return 'layers are nowhere yet'
+    if (!groupLink(task.fleet, members))
+      return `the devices of ${names.join('+')} cannot reach each other any more`
     candidates.push({ name: names.join('+'), members })
     blocks.push({ device: candidates.length - 1, from: l, end: l + 1 })
   }

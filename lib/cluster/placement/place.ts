@@ -15,12 +15,14 @@ import { maxExactDevices, solveExactly } from './dynamic-programming.js'
 import { type Fleet, type FleetDevice, flopRate } from './fleet.js'
 import { readPins } from './pins.js'
 import {
+  allReduceSeconds,
   blockBytes,
   type Candidate,
   type CurrentPlacement,
   candidateBytes,
   candidateHops,
   chainOf,
+  groupLink,
   type Solution,
   type Task,
 } from './problem.js'
@@ -249,7 +251,10 @@ export function placementOf(
   }
 }
 
-/** Arithmetic of a prompt as long as the context, or reading the weights, on one stage after the other, and what is sent between them, of all its tokens. */
+/**
+ * Arithmetic of a prompt as long as the context, or reading the weights, on one stage after the other, all-reduces in groups, and what
+ * is sent between stages, of all its tokens.
+ */
 function promptSeconds(task: Task, { candidates, blocks }: Solution): number {
   const { costs, load } = task
   const whole = { ...task, load: { ...load, batch: load.batch * load.context } }
@@ -257,6 +262,7 @@ function promptSeconds(task: Task, { candidates, blocks }: Solution): number {
   let sum = 0
   for (const [i, { device, from, end }] of blocks.entries()) {
     const { members } = candidates[device]!
+    const link = members.length > 1 ? groupLink(task.fleet, members) : undefined
     sum += members.reduce((slowest, { overhead }) => Math.max(slowest, overhead), 0)
     for (const layer of costs.layers.slice(from, end)) {
       const flops = prefillFlopsOf(layer, load.context)
@@ -268,6 +274,8 @@ function promptSeconds(task: Task, { candidates, blocks }: Solution): number {
         return Math.max(computing, read / member.bandwidth)
       }
       sum += members.reduce((slowest, member) => Math.max(slowest, secondsOf(member)), 0)
+      const bytes = layer.cutBytes * load.batch * (layer.lastTokenOnly ? 1 : load.context)
+      if (link) sum += layer.allReduces * allReduceSeconds(link, members.length, bytes)
     }
     if (i === 0) continue
     candidateHops(whole, candidates[blocks[i - 1]!.device]!, candidates[device]!, hops)

@@ -124,7 +124,8 @@ function layerSeconds(
     for (const [dtype, count] of flops) computing += count / size / flopRate(device, dtype)
     slowest = Math.max(slowest, bytes / device.bandwidth, computing)
   }
-  if (size === 1 || !link) return slowest
+  // A group without links has no layers: see `firstOf`.
+  if (!link) return slowest
   return slowest + layer.allReduces * allReduceSeconds(link, size, layer.cutBytes * load.batch)
 }
 
@@ -135,12 +136,13 @@ export function isAllowed({ costs, pins }: Task, candidate: Candidate, l: number
   return pins.every(pin => l < pin.from || l >= pin.end || isPinnedTo(pin, candidate))
 }
 
-/** Begins of the longest blocks that a candidate can hold, [L + 1]: see {@link Chain.first}. */
-function firstOf(task: Task, candidate: Candidate): Int32Array {
+/** Begins of the longest blocks that a candidate can hold, [L + 1]: see {@link Chain.first}. A group without links holds none. */
+function firstOf(task: Task, candidate: Candidate, link: LinkSpec | undefined): Int32Array {
   const count = task.costs.layers.length
+  const size = candidate.members.length
+  if (size > 1 && !link) return Int32Array.from({ length: count + 1 }, (_, q) => q)
   const first = new Int32Array(count + 1)
   const free = candidateBytes(candidate)
-  const size = candidate.members.length
   let p = 0
   for (let q = 1; q <= count; q++) {
     if (!isAllowed(task, candidate, q - 1)) p = q
@@ -198,7 +200,7 @@ export function chainOf(task: Task, candidates: readonly Candidate[]): Chain {
       chain.moved[d * layers + l] = movedOf(task, candidate, l)
     }
     chain.fixed[d] = members.reduce((slowest, { overhead }) => Math.max(slowest, overhead), 0)
-    chain.first.set(firstOf(task, candidate), d * (layers + 1))
+    chain.first.set(firstOf(task, candidate, link), d * (layers + 1))
     for (const [e, other] of candidates.entries())
       if (e !== d)
         candidateHops(

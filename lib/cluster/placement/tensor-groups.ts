@@ -1,4 +1,6 @@
 // tensor-groups.ts: groups of devices that share each layer, as virtual devices, and the ways to divide a fleet into them.
+import { SparkError } from '../../core/errors.js'
+import { InfeasibleError } from './constraints.js'
 import type { FleetDevice } from './fleet.js'
 import { type Candidate, groupLink, linkInGroup, type Task } from './problem.js'
 
@@ -88,17 +90,49 @@ export function groupings(task: Task, devices: readonly FleetDevice[], maxCandid
   return [...found.values()]
 }
 
-/** Groups that the user put layers on, which need not be alike. */
-function pinnedGroups({ costs, pins }: Task, devices: readonly FleetDevice[]): Candidate[] {
-  const targets = new Set(pins.map(({ target }) => target).filter(target => target.includes('+')))
-  if (!costs.divisible) return []
-  return [...targets].map(target =>
-    groupOf(
-      target
-        .split('+')
-        .flatMap(part => devices.find(({ name, node }) => name === part || node === part) ?? []),
-    ),
-  )
+/**
+ * Groups that the user put layers on, whose devices need not be alike.
+ * @throws SparkError ERR_ARGUMENT for a device that is there twice; {@link InfeasibleError} for devices that cannot share layers
+ */
+function pinnedGroups(task: Task, devices: readonly FleetDevice[]): Candidate[] {
+  const targets = new Set(task.pins.map(({ target }) => target).filter(target => target.includes('+')))
+  if (!task.costs.divisible) return []
+  const targetOf = new Map<FleetDevice, string>()
+  return [...targets].map(target => {
+    const members = target.split('+').map(part => {
+      const device = devices.find(({ name, node }) => name === part || node === part)
+      if (!device) throw notShared('backend', target, `${part} has none of the backends that may be used`)
+      const other = targetOf.get(device)
+      if (other !== undefined) throw usedTwice(device, target, other)
+      targetOf.set(device, target)
+      return device
+    })
+    checkPinned(task, target, members)
+    return groupOf(members)
+  })
+}
+
+function usedTwice({ name }: FleetDevice, target: string, other: string): SparkError {
+  const where = other === target ? `twice in '${target}'` : `in '${other}' and in '${target}'`
+  return new SparkError('ERR_ARGUMENT', `pins: ${name} is ${where}, and a device is in one group, once`)
+}
+
+const notShared = (kind: 'backend' | 'operator' | 'link', target: string, why: string): InfeasibleError =>
+  new InfeasibleError({ kind, message: `'${target}' cannot share layers: ${why}` })
+
+/** @throws InfeasibleError for a size that heads are not divisible by, and for links that are missing or no trusted fabric */
+function checkPinned({ costs, fleet }: Task, target: string, members: readonly FleetDevice[]): void {
+  // What a size does not divide of a model that is no language model stays whole.
+  const sizes = costs.kind === 'language' ? Object.entries(costs.divisible!) : []
+  const odd = sizes.find(([, count]) => count % members.length !== 0)
+  if (odd) throw notShared('operator', target, `${odd[0]} of ${odd[1]} is not divisible by ${members.length}`)
+  for (const [i, a] of members.entries())
+    for (const b of members.slice(i + 1)) {
+      const link = linkInGroup(fleet, a, b)
+      if (!link) throw notShared('link', target, `no link joins ${a.name} and ${b.name}`)
+      if (link.fabric !== true)
+        throw notShared('link', target, `the link of ${a.name} and ${b.name} is no trusted fabric`)
+    }
 }
 
 function divide(

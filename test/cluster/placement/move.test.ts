@@ -63,6 +63,23 @@ t.test('what cannot stay moves', async t => {
     move: true,
     why: 'node-0 cannot hold its layers any more',
   })
+  const metal = { ...device, backend: 'metal' }
+  const mixed = await readFleet({
+    nodes: [
+      { name: 'mac', devices: [metal] },
+      { name: 'pc', devices: [device] },
+    ],
+  })
+  const onMac = { current: allOn('mac'), remainingSteps: 0, backends: ['cuda'] }
+  t.match(await shouldMove(costs, mixed, onMac), {
+    move: true,
+    why: 'mac runs metal, which may not be used any more',
+  })
+  const onBoth = { current: costs.layers.map(() => ['mac', 'pc']), remainingSteps: 0 }
+  t.match(await shouldMove(costs, mixed, onBoth), {
+    move: true,
+    why: 'the devices of mac+pc cannot reach each other any more',
+  })
   await t.rejects(shouldMove(costs, fleet, { current: [], remainingSteps: 1 }), {
     code: 'ERR_ARGUMENT',
     message: 'current has 0 layers, the model 16',

@@ -28,6 +28,8 @@ t.test('two devices on a fast link halve the time of a token', async t => {
   )
   const reduces = 16 * 2 * allReduceSeconds(fabric, 2, 16384)
   t.ok(Math.abs(two.latency - (one.latency / 2 + reduces)) < 1e-9)
+  const prompt = 16 * 2 * allReduceSeconds(fabric, 2, 16384 * two.load.context)
+  t.ok(Math.abs(two.promptSeconds! - (one.promptSeconds! / 2 + prompt)) < 1e-9)
   t.ok(two.stages[0]!.bytes < 0.51 * one.stages[0]!.bytes)
 })
 
@@ -73,6 +75,34 @@ t.test('ways to divide eight equal devices', async t => {
   t.ok(ways[0]!.every(({ members }) => members.length === 1))
   const without = await place(costs, fleet, { tensorParallel: false })
   t.ok(without.stages.every(({ devices }) => devices.length === 1))
+})
+
+t.test('groups that layers are pinned to', async t => {
+  const costs = decoderCosts(4)
+  const fleet = await readFleet({
+    nodes: [
+      { name: 'a', count: 3, devices: [device] },
+      { name: 'mac', devices: [{ ...device, backend: 'metal', bandwidth: 5e11 }] },
+      { name: 'far', devices: [device] },
+    ],
+    links: [
+      { between: ['a-1', 'a-2'], ...fabric },
+      { between: ['a-1', 'a-3'], ...fabric },
+      { between: ['a-2', 'a-3'], ...fabric },
+      { between: ['a-1', 'mac'], ...fabric },
+      { between: ['a-1', 'far'], ...fabric, fabric: false },
+    ],
+  })
+  const { stages } = await place(costs, fleet, { pins: ['0-3=a-1+mac'] })
+  t.strictSame(stages[0]?.devices, ['a-1', 'mac'], 'two kinds')
+  const refused = (pins: string[], code: string, message: RegExp, backends?: string[]) =>
+    t.rejects(place(costs, fleet, { pins, ...(backends && { backends }) }), { code, message }, `${pins}`)
+  await refused(['0=a-1+a-1'], 'ERR_ARGUMENT', /^pins: a-1 is twice in 'a-1\+a-1'/)
+  await refused(['0=a-1+a-2', '1=a-2+a-3'], 'ERR_ARGUMENT', /a-2 is in 'a-1\+a-2' and in 'a-2\+a-3'/)
+  await refused(['0=a-1+a-2+a-3'], 'ERR_UNSUPPORTED', /heads of 64 is not divisible by 3$/)
+  await refused(['0=a-2+mac'], 'ERR_UNSUPPORTED', /'a-2\+mac' .* no link joins a-2 and mac$/)
+  await refused(['0=a-1+far'], 'ERR_UNSUPPORTED', /the link of a-1 and far is no trusted fabric$/)
+  await refused(['0=a-1+mac'], 'ERR_UNSUPPORTED', /mac has none of the backends/, ['cuda'])
 })
 
 t.test('a hybrid: a group of two, and a stage on what has another backend', async t => {

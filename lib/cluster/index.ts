@@ -46,6 +46,7 @@ export type {
   LeaseRequest,
   LogRecord,
   PullOptions,
+  PushOptions,
   QueueOptions,
   Quorum,
   Subscription,

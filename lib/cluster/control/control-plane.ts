@@ -124,7 +124,7 @@ export interface Job {
   readonly payload: JsonValue
   /** How often it was handed out, this time included. */
   readonly delivery: number
-  /** It is done, and leaves the queue. @throws SparkError ERR_CONFLICT where it was handed out again meanwhile */
+  /** It is done, and leaves the queue, also where it was handed out again meanwhile. @throws SparkError ERR_IO */
   ack(): Promise<void>
   /** It is not done: it is handed out again, at once. */
   nack(): Promise<void>
@@ -142,15 +142,22 @@ export interface PullOptions {
   readonly signal?: AbortSignal
 }
 
+/** Options of {@link WorkQueue.push}. */
+export interface PushOptions {
+  /** Whether a job that left the queue in the last two minutes is added again. Default: false. */
+  readonly again?: boolean
+}
+
 /** Work that any node may take. Each job is handed out at least once, so its result must not depend on how often. */
 export interface WorkQueue {
   /**
    * Adds a job.
    * @param id - letters, digits and `-_`. A job whose id is in the queue, or was added in the last two minutes, is not
    * added again, so that a caller who does not know whether it was added may try again.
+   * @param options - `again`: adds one that has left the queue, however recently
    * @returns whether it was added
    */
-  push(id: string, payload: JsonValue): Promise<boolean>
+  push(id: string, payload: JsonValue, options?: PushOptions): Promise<boolean>
   /** Takes jobs, oldest first. */
   pull(options?: PullOptions): Promise<Job[]>
   /** Jobs that were handed out too often, of the last seven days. */

@@ -1,6 +1,6 @@
 // embedded-queue.ts: a work queue of an embedded control plane. Jobs are values of a bucket; who has which is in memory.
 import { Waiters } from './arrivals.js'
-import type { Job, JsonValue, PullOptions, QueueOptions, WorkQueue } from './control-plane.js'
+import type { Job, JsonValue, PullOptions, PushOptions, QueueOptions, WorkQueue } from './control-plane.js'
 import { closedError, expectName, payloadText, pullOptions } from './names.js'
 import type { Store, Transaction } from './store.js'
 
@@ -46,12 +46,12 @@ export class EmbeddedQueue implements WorkQueue {
     }
   }
 
-  async push(id: string, payload: JsonValue): Promise<boolean> {
+  async push(id: string, payload: JsonValue, { again = false }: PushOptions = {}): Promise<boolean> {
     expectName('id', id)
     const text = payloadText('payload', payload)
     const { jobs, past } = this.#names
     const isNew = await this.#store.commit(transaction => {
-      if (transaction.get(jobs, id) || transaction.get(past, id)) return false
+      if (transaction.get(jobs, id) || (!again && transaction.get(past, id))) return false
       transaction.put(jobs, id, `[${text},0]`)
       return true
     })

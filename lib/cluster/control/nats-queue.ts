@@ -1,7 +1,16 @@
 // nats-queue.ts: a work queue in JetStream: one stream for all queues, a subject for each job, a consumer for each queue.
+import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Msg, Subscription } from '@nats-io/transport-node'
-import type { Job, JsonValue, KeyValue, PullOptions, QueueOptions, WorkQueue } from './control-plane.js'
+import type {
+  Job,
+  JsonValue,
+  KeyValue,
+  PullOptions,
+  PushOptions,
+  QueueOptions,
+  WorkQueue,
+} from './control-plane.js'
 import { closedError, expectName, isName, parsePayload, payloadText, pullOptions } from './names.js'
 import { type NatsLink, retryMs } from './nats-connection.js'
 import { type NatsStream, workStreamName } from './nats-streams.js'
@@ -47,10 +56,11 @@ export class NatsQueue implements WorkQueue {
     })
   }
 
-  async push(id: string, payload: JsonValue): Promise<boolean> {
+  async push(id: string, payload: JsonValue, { again = false }: PushOptions = {}): Promise<boolean> {
     expectName('id', id)
     const text = payloadText('payload', payload)
-    const msgID = `${this.#name}.${id}`
+    // The stream has one message of a subject at a time anyway.
+    const msgID = again ? randomUUID() : `${this.#name}.${id}`
     const subject = `${workStreamName}.${this.#name}.${id}`
     return this.#link.persist(`job ${id}`, async number => {
       await this.#stream.open()

@@ -44,6 +44,9 @@ export async function packValue(value: JobValue, blobs: JobBlobs | undefined): P
   return reference
 }
 
+/** Milliseconds in which a node says whether it has a value. */
+const haveMs = 10_000
+
 /**
  * The value of a record.
  * @throws SparkError ERR_FORMAT for bytes that are not those of the hash; ERR_IO where no node has them
@@ -53,16 +56,36 @@ export async function unpackValue(
   blobs: JobBlobs | undefined,
   signal?: AbortSignal,
 ): Promise<JobValue> {
-  const { hash, bytes, inline } = packed
+  return unpack(await fetchValue(packed, blobs, signal))
+}
+
+/** The bytes of {@link unpackValue}; long ones are in the store of this node when this resolves. */
+export async function fetchValue(
+  { hash, bytes, inline }: PackedValue,
+  blobs: JobBlobs | undefined,
+  signal?: AbortSignal,
+): Promise<Uint8Array> {
   if (inline !== undefined) {
     const found = Buffer.from(inline, 'base64')
     if ((await hashOf(found)) !== hash)
       throw new SparkError('ERR_FORMAT', `a value of a job does not have the SHA-256 ${hash}`)
-    return unpack(found)
+    return found
   }
   if (!blobs)
     throw new SparkError('ERR_IO', `a value of ${bytes} bytes is in the store of a node; give a store`)
-  return unpack(await fetchBlob({ hash, bytes }, blobs.sources(), blobs.store, { ...(signal && { signal }) }))
+  return fetchBlob({ hash, bytes }, blobs.sources(), blobs.store, { ...(signal && { signal }) })
+}
+
+/** Whether no node has the bytes of a value any more. */
+export async function isLost(
+  { hash, inline }: PackedValue,
+  { store, sources }: JobBlobs,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (inline !== undefined || store.has(hash)) return false
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(haveMs)])
+  const asked = sources().map(source => source.have([hash], limit).catch(() => [false]))
+  return !(await Promise.all(asked)).some(([has]) => has === true)
 }
 
 /** Whether a record of the control plane has the form of a packed value. */

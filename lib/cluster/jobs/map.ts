@@ -8,7 +8,7 @@ import {
 } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import type { ControlPlane } from '../control/control-plane.js'
-import { type JobBlobs, packValue, unpackValue } from './blobs.js'
+import { type JobBlobs, packValue } from './blobs.js'
 import { expectKind, type JobDescription, type JobQueueOptions, jobPlaces, type QueuedJob } from './jobs.js'
 import { Mapping } from './mapping.js'
 import type { JobValue } from './pack.js'
@@ -71,7 +71,7 @@ export async function mapJobs(
   options: MapOptions = {},
 ): Promise<MapResult> {
   checkMapOptions(options)
-  const { strict = true, signal, blobs } = options
+  const { strict = true, signal } = options
   for (const { kind } of jobs) expectKind(kind)
   const queued: QueuedJob[] = []
   for (const job of jobs) queued.push(await packed(job, options))
@@ -85,14 +85,14 @@ export async function mapJobs(
     const ids = await mapping.add(queued)
     await mapping.until(ids)
     for (const [index, id] of ids.entries()) {
-      const { job, record } = mapping.take(id)
+      const { job, record, value } = await mapping.take(id)
       if (record.state === 'failed') {
         failed.push({ index, kind: job.kind, error: record.error, node: record.node || undefined })
         results.push(undefined)
         hashes.push(undefined)
         continue
       }
-      results.push(await unpackValue(record.result, blobs, signal))
+      results.push(value)
       hashes.push(record.result.hash)
       nodes.set(record.node, (nodes.get(record.node) ?? 0) + 1)
     }
@@ -133,7 +133,7 @@ export async function* streamJobs(
   const { ahead = 64, ...given } = options
   checkMapOptions(given)
   expectInteger('options.ahead', ahead, 1, 65_536)
-  const { signal, blobs } = given
+  const { signal } = given
   signal?.throwIfAborted()
   const mapping = new Mapping(jobPlaces(control, given), given)
   const source = iteratorOf(jobs)
@@ -141,12 +141,11 @@ export async function* streamJobs(
   let index = 0
   const next = async (): Promise<StreamedResult> => {
     const ids = await waiting.shift()!
-    await mapping.until(ids)
-    const { job, record } = mapping.take(ids[0]!)
+    const { job, record, value } = await mapping.take(ids[0]!)
     const { node } = record
     if (record.state === 'failed') throw givenUp({ index, kind: job.kind, error: record.error, node }, 1)
     index++
-    return { value: await unpackValue(record.result, blobs, signal), hash: record.result.hash, node }
+    return { value, hash: record.result.hash, node }
   }
   let coming: Promise<IteratorResult<JobDescription>> | undefined = quiet(source.next())
   let head: Promise<StreamedResult> | undefined

@@ -1,33 +1,65 @@
 // mapping.ts: jobs that a caller waits for: added to the queue once, and heard of until each has a record.
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 import { SparkError } from '../../core/errors.js'
 import { debug } from '../../core/log.js'
+import { isConflict } from '../control/names.js'
+import { fetchValue, isLost, type JobBlobs, unpackValue } from './blobs.js'
 import { type JobPlaces, type JobRecord, jobId, parseRecord, type QueuedJob } from './jobs.js'
+import type { JobValue } from './pack.js'
 
 /** Milliseconds between two looks at what is missing, and until a job that nobody has heard of is added again. */
 const [lookMs, againMs] = [500, 15_000]
-/** Jobs that are added at a time. */
-const pushes = 16
+/** Jobs that are added, and long results that are fetched, at a time. */
+const [pushes, fetches] = [16, 4]
+/** Milliseconds from the start in which nodes with results may still become known. */
+const arrivalMs = 3000
 
 /** What a {@link Mapping} is told besides its jobs. */
 export interface MappingOptions {
   readonly run?: string
+  readonly blobs?: JobBlobs
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: { readonly done: number; readonly total: number }) => void
+}
+
+interface MappedJob {
+  readonly job: QueuedJob
+  users: number
+  /** How often its result was gone with the nodes that had it. */
+  losses: number
+}
+
+type DoneRecord = Extract<JobRecord, { readonly state: 'done' }>
+
+/** What came of a job. */
+export interface Outcome {
+  readonly job: QueuedJob
+  readonly record: JobRecord
+  /** Undefined where it was given up. */
+  readonly value: JobValue
 }
 
 /** The jobs of one caller. */
 export class Mapping {
   readonly #places: JobPlaces
   readonly #options: MappingOptions
-  readonly #jobs = new Map<string, { readonly job: QueuedJob; users: number }>()
+  readonly #jobs = new Map<string, MappedJob>()
+  /** Of jobs whose results are here. */
   readonly #records = new Map<string, JobRecord>()
+  /** Those whose results are being fetched. */
+  readonly #coming = new Set<string>()
+  readonly #fetches = new Set<Promise<void>>()
+  readonly #waiting: (() => void)[] = []
+  #fetching = 0
   readonly #ended = new AbortController()
   readonly #following: Promise<void>
   readonly #wake = (): void => this.#awake()
   #awake = (): void => {}
   #isDone = (): boolean => true
   #again = performance.now() + againMs
+  #scan = performance.now() + lookMs
+  readonly #arrived = performance.now() + arrivalMs
 
   /** Begins to hear of results. */
   constructor(places: JobPlaces, options: MappingOptions) {
@@ -47,7 +79,7 @@ export class Mapping {
     for (const [i, id] of ids.entries()) {
       const known = this.#jobs.get(id)
       if (known) known.users++
-      else this.#jobs.set(id, { job: jobs[i]!, users: 1 })
+      else this.#jobs.set(id, { job: jobs[i]!, users: 1, losses: 0 })
     }
     await this.#add([...new Set(ids)])
     return ids
@@ -59,7 +91,11 @@ export class Mapping {
     while (!this.#isDone()) {
       await this.#pause()
       this.#options.signal?.throwIfAborted()
-      await this.#patiently(() => this.#giveUp())
+      if (this.#isDone()) return
+      if (performance.now() >= this.#scan) {
+        await this.#patiently(() => this.#giveUp())
+        this.#scan = performance.now() + lookMs
+      }
       if (performance.now() < this.#again) continue
       // Each is still in the queue, unless it was lost: adding one that is there does nothing.
       await this.#add(this.#missing)
@@ -67,15 +103,24 @@ export class Mapping {
     }
   }
 
-  /** The job and the record of one that has one; it is forgotten when all who added it have taken it. */
-  take(id: string): { readonly job: QueuedJob; readonly record: JobRecord } {
+  /**
+   * What came of a job, when it is there; it is forgotten when all who added it have taken it.
+   * @throws SparkError; the reason of the signal
+   */
+  async take(id: string): Promise<Outcome> {
     const known = this.#jobs.get(id)!
-    const record = this.#records.get(id)!
-    if (--known.users === 0) {
-      this.#jobs.delete(id)
-      this.#records.delete(id)
+    for (;;) {
+      await this.until([id])
+      const record = this.#records.get(id)!
+      const value = await this.#valueOf(id, record)
+      // It was lost after it was fetched.
+      if (!this.#records.has(id)) continue
+      if (--known.users === 0) {
+        this.#jobs.delete(id)
+        this.#records.delete(id)
+      }
+      return { job: known.job, record, value }
     }
-    return { job: known.job, record }
   }
 
   /** Ends it. Marks jobs that nobody has begun, so that they are not done for nothing, where the signal was aborted. */
@@ -83,7 +128,7 @@ export class Mapping {
     if (this.#options.signal?.aborted) await this.abandon()
     this.#options.signal?.removeEventListener('abort', this.#wake)
     this.#ended.abort()
-    await this.#following
+    await Promise.all([this.#following, ...this.#fetches])
   }
 
   /** Marks jobs that nobody has begun: they are not done any more. */
@@ -106,10 +151,87 @@ export class Mapping {
   }
 
   #settle(id: string, record: JobRecord | undefined): void {
-    if (!record || !this.#jobs.has(id) || this.#records.has(id)) return
+    if (!record || !this.#jobs.has(id) || this.#records.has(id) || this.#coming.has(id)) return
+    const isHere = record.state === 'failed' || record.result.inline !== undefined || !this.#options.blobs
+    if (isHere) {
+      this.#keep(id, record)
+      return
+    }
+    this.#coming.add(id)
+    const fetching = this.#inTurn(() => this.#fetch(id, record))
+      .catch(error => debug((error as Error).message))
+      .finally(() => this.#fetches.delete(fetching))
+    this.#fetches.add(fetching)
+  }
+
+  #keep(id: string, record: JobRecord): void {
     this.#records.set(id, record)
     this.#options.onProgress?.({ done: this.#records.size, total: this.#jobs.size })
     if (this.#isDone()) this.#wake()
+  }
+
+  /** Brings a long result here while there is a node that has it; otherwise its job is done again. */
+  async #fetch(id: string, record: DoneRecord): Promise<void> {
+    const blobs = this.#options.blobs!
+    const { signal } = this.#ended
+    for (;;) {
+      const isLate = performance.now() >= this.#arrived
+      const problem = await fetchValue(record.result, blobs, signal).then(
+        () => undefined,
+        error => error as Error,
+      )
+      signal.throwIfAborted()
+      const isGone = problem !== undefined && (await isLost(record.result, blobs, signal))
+      if (isGone && !isLate) {
+        await sleep(lookMs, undefined, { signal })
+        continue
+      }
+      this.#coming.delete(id)
+      // Whoever takes it hears of another problem, such as a disk that is full.
+      return isGone ? this.#repeat(id, record, problem.message) : this.#keep(id, record)
+    }
+  }
+
+  async #valueOf(id: string, record: JobRecord): Promise<JobValue> {
+    if (record.state === 'failed') return undefined
+    const { blobs, signal } = this.#options
+    try {
+      return await unpackValue(record.result, blobs, signal)
+    } catch (error) {
+      signal?.throwIfAborted()
+      if (!blobs || !(await isLost(record.result, blobs, this.#ended.signal))) throw error
+      this.#records.delete(id)
+      await this.#repeat(id, record, (error as Error).message)
+    }
+  }
+
+  /** Has a job done again whose result is nowhere, as often as it may be tried. */
+  async #repeat(id: string, record: DoneRecord, why: string): Promise<void> {
+    const { results, tries } = this.#places
+    const known = this.#jobs.get(id)!
+    if (++known.losses >= tries) {
+      const error = `its result was lost ${known.losses} times: ${why}`
+      return this.#keep(id, { state: 'failed', error, node: record.node, delivery: record.delivery })
+    }
+    await this.#patiently(async () => {
+      const there = await results.get(id)
+      // Another caller may have had it done again.
+      if (there && isDeepStrictEqual(there.value, record))
+        await results.delete(id, there.revision).catch(ignoreConflict)
+    })
+    await this.#addOne(id)
+  }
+
+  /** So many at a time. */
+  async #inTurn(act: () => Promise<void>): Promise<void> {
+    while (this.#fetching >= fetches) await new Promise<void>(resolve => this.#waiting.push(resolve))
+    this.#fetching++
+    try {
+      await act()
+    } finally {
+      this.#fetching--
+      this.#waiting.shift()?.()
+    }
   }
 
   get #missing(): string[] {
@@ -132,7 +254,8 @@ export class Mapping {
       const there = parseRecord((await results.get(id))?.value)
       if (there) return this.#settle(id, there)
       if (await unwanted.get(id)) await unwanted.delete(id)
-      await queue(known.job.kind).push(id, known.job)
+      // It has no result, so where it left the queue nobody does it: it was not wanted for a while, or its result was lost.
+      await queue(known.job.kind).push(id, known.job, { again: true })
     })
   }
 
@@ -179,4 +302,8 @@ export class Mapping {
       }
     }
   }
+}
+
+function ignoreConflict(error: unknown): void {
+  if (!isConflict(error)) throw error
 }

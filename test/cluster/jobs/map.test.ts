@@ -6,6 +6,7 @@ import { EmbeddedControlPlane } from '#lib/cluster/control/embedded.js'
 import type { JobHandlers } from '#lib/cluster/jobs/jobs.js'
 import { mapJobs, streamJobs } from '#lib/cluster/jobs/map.js'
 import { type WorkerEvent, WorkerLoop } from '#lib/cluster/jobs/worker-loop.js'
+import type { ChunkSource } from '#lib/cluster/weights/sources.js'
 import { WeightStore } from '#lib/cluster/weights/weight-store.js'
 
 const places = { leaseMs: 600, tries: 3 }
@@ -216,6 +217,93 @@ t.test('long values go through a store, others are refused', async t => {
   const { results } = await mapJobs(plane, jobs, { ...places, blobs })
   t.same(results, [long.map(v => v * 2), new Float32Array([2])])
   await t.rejects(mapJobs(plane, jobs, places), { code: 'ERR_RANGE', message: /400\d+ bytes of 32768/ })
+})
+
+t.test('a long result that went with its node is computed again, whenever it went', async t => {
+  const plane = await planeOf(t)
+  const storeOf = async (name: string): Promise<WeightStore> => {
+    const store = await WeightStore.open(path.join(t.testdirName, name))
+    t.teardown(() => store.close())
+    return store
+  }
+  const [own, lost, kept] = await Promise.all(['own', 'lost', 'kept'].map(storeOf))
+  const long = (n: unknown) => new Float32Array(20_000).fill(Number(n))
+  const first = new WorkerLoop(plane, {
+    ...{ ...places, node: 'first', handlers: { long } },
+    blobs: { store: lost!, sources: () => [] },
+  })
+  t.teardown(() => first.close())
+  const jobs = jobsOf(2, 'long')
+  const blobs = { store: own!, sources: () => [sourceOf(kept!)] }
+  // A caller that is killed after its jobs were done, and the node that did them.
+  await t.rejects(
+    mapJobs(plane, jobs, {
+      ...places,
+      blobs: { store: own!, sources: () => [] },
+      signal: afterResults(plane, 2),
+    }),
+    { message: 'killed' },
+  )
+  await first.close()
+  let done = 0
+  const handlers = {
+    long: (n: unknown) => {
+      done++
+      return long(n)
+    },
+  }
+  const second = new WorkerLoop(plane, {
+    ...{ ...places, node: 'second', handlers, blobs: { store: kept!, sources: () => [] } },
+  })
+  t.teardown(() => second.close())
+  const { results, nodes } = await mapJobs(plane, jobs, { ...places, blobs })
+  t.same(results, [long(0), long(1)])
+  t.same([...nodes], [['second', 2]])
+  t.equal(done, 2)
+  const streamed: unknown[] = []
+  for await (const { value } of streamJobs(plane, jobs, { ...places, blobs })) streamed.push(value)
+  t.same(streamed, [long(0), long(1)])
+  t.equal(done, 2)
+  // Results that nobody keeps for long enough are given up at last.
+  const forgetful = { store: own!, sources: () => [] }
+  await t.rejects(mapJobs(plane, jobsOf(3, 'long').slice(2), { ...places, blobs: forgetful }), {
+    message: /its result was lost 3 times/,
+  })
+})
+
+/** Chunks of another store. */
+const sourceOf = (store: WeightStore): ChunkSource => ({
+  name: 'other',
+  have: async hashes => hashes.map(hash => store.has(hash)),
+  get: hash => store.read(hash),
+})
+
+/** Aborted when there are so many results. */
+function afterResults(plane: EmbeddedControlPlane, count: number): AbortSignal {
+  const stop = new AbortController()
+  const look = async (): Promise<void> => {
+    while ((await plane.kv('job-results').keys()).length < count) await sleep(5)
+    stop.abort(new Error('killed'))
+  }
+  void look()
+  return stop.signal
+}
+
+t.test('jobs that were not wanted are done when they are asked for again', async t => {
+  const plane = await planeOf(t)
+  const jobs = jobsOf(3)
+  const stop = new AbortController()
+  const first = mapJobs(plane, jobs, { ...places, signal: stop.signal })
+  const queue = plane.queue('work-square', { ackWaitMs: places.leaseMs, maxDeliveries: places.tries })
+  const [job] = await queue.pull({ waitMs: 5000 })
+  await job!.nack()
+  stop.abort(new Error('Ctrl-C'))
+  await t.rejects(first, { message: 'Ctrl-C' })
+  workerOf(t, plane, 'node', { square })
+  const notes = plane.kv('job-unwanted')
+  while ((await notes.keys()).length > 0) await sleep(5)
+  const { results } = await mapJobs(plane, jobs, { ...places, signal: AbortSignal.timeout(10_000) })
+  t.same(results, [0, 1, 4])
 })
 
 t.test('arguments', async t => {

@@ -60,7 +60,7 @@ export type JobRecord =
 
 /** What a worker needs of where jobs, their results and notes on them are. */
 export interface WorkerPlaces {
-  /** The next job of any of these kinds, which are those that a worker can do; rarely two, where two came at once. */
+  /** The next job of any of these kinds, which are those that a worker can do; none where none came. */
   readonly pull: (kinds: readonly string[], options: PullOptions) => Promise<Job[]>
   /** Records by the id of the job. */
   readonly results: Pick<KeyValue, 'get' | 'create'>
@@ -91,9 +91,13 @@ export function jobPlaces(control: ControlPlane, options: JobQueueOptions): JobP
       maxDeliveries: tries,
     })
   }
+  let turn = 0
   return {
     queue: queueOf,
-    pull: (kinds, options) => pullAny(kinds.map(queueOf), options),
+    pull: (kinds, options) => {
+      const first = turn++ % kinds.length
+      return pullAny([...kinds.slice(first), ...kinds.slice(0, first)].map(queueOf), options)
+    },
     results: control.kv('job-results'),
     errors: control.kv('job-errors'),
     unwanted: control.kv('job-unwanted'),
@@ -102,19 +106,28 @@ export function jobPlaces(control: ControlPlane, options: JobQueueOptions): JobP
   }
 }
 
-async function pullAny(queues: readonly WorkQueue[], { signal, ...options }: PullOptions): Promise<Job[]> {
+/** One job that is there, or else the first one that comes. */
+async function pullAny(queues: readonly WorkQueue[], { signal, waitMs = 0 }: PullOptions): Promise<Job[]> {
+  for (const queue of queues) {
+    const jobs = await queue.pull()
+    if (jobs.length > 0 || signal?.aborted) return jobs
+  }
+  if (waitMs === 0) return []
   const first = new AbortController()
   const ended = AbortSignal.any([...(signal ? [signal] : []), first.signal])
   const pulls = queues.map(async queue => {
-    const jobs = await queue.pull({ ...options, signal: ended })
+    const jobs = await queue.pull({ waitMs, signal: ended })
     if (jobs.length > 0) first.abort()
     return jobs
   })
   const outcomes = await Promise.allSettled(pulls)
-  const jobs = outcomes.flatMap(outcome => (outcome.status === 'fulfilled' ? outcome.value : []))
+  const [job, ...others] = outcomes.flatMap(outcome => (outcome.status === 'fulfilled' ? outcome.value : []))
+  // Of other kinds, which came at the same moment.
+  await Promise.all(others.map(other => other.nack()))
+  if (job) return [job]
   const failure = outcomes.find(({ status }) => status === 'rejected') as PromiseRejectedResult | undefined
-  if (jobs.length === 0 && failure) throw failure.reason
-  return jobs
+  if (failure) throw failure.reason
+  return []
 }
 
 /** Throws ERR_ARGUMENT for what is no name of a kind. */

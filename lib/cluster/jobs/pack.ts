@@ -96,6 +96,7 @@ export function unpack(bytes: Uint8Array): JobValue {
   const length = byteLength < 4 ? Number.NaN : view.getUint32(0, true)
   if (!(4 + length <= byteLength)) throw formatError('they end within their JSON')
   const start = padded(4 + length)
+  let left = byteLength - start
   const array = (given: unknown): ArrayBufferView => {
     const [name, begin, count] = Array.isArray(given) ? given : []
     if (typeof name !== 'string' || !Object.hasOwn(arrays, name))
@@ -104,6 +105,8 @@ export function unpack(bytes: Uint8Array): JobValue {
     const isPlace = [begin, count].every(number => Number.isSafeInteger(number) && number >= 0)
     const end = start + begin + count * type.BYTES_PER_ELEMENT
     if (!isPlace || begin % 8 !== 0 || end > byteLength) throw formatError('an array lies beyond their end')
+    left -= count * type.BYTES_PER_ELEMENT
+    if (left < 0) throw formatError('arrays lie in one another')
     return new type(buffer.slice(byteOffset + start + begin, byteOffset + end) as ArrayBuffer)
   }
   const value = (given: unknown, depth: number): JobValue => {

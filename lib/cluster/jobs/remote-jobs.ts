@@ -8,6 +8,7 @@ import type { ControlPlane, Job, JsonValue, KvEntry, PullOptions } from '../cont
 import { conflict, isConflict } from '../control/names.js'
 import type { FrameStream } from '../links/frame-stream.js'
 import {
+  expectKind,
   type JobPlaces,
   type JobQueueOptions,
   jobPlaces,
@@ -22,7 +23,9 @@ export type JobLink = Pick<FrameStream, 'call' | 'handle' | 'closed' | 'peer'>
 /** Milliseconds that one question for a job waits, and those that its answer may take longer. */
 const [maxWaitMs, answerMs] = [2000, 10_000]
 /** Jobs that one node may have, and kinds that it may ask for. */
-const [maxTaken, maxKinds] = [256, 1000]
+const [maxTaken, maxKinds] = [256, 64]
+/** Bytes of a job that fit in an answer. */
+const maxJobBytes = 60 << 10
 
 const settlements = ['ack', 'nack', 'extend'] as const
 
@@ -41,10 +44,18 @@ export function shareJobs(link: FrameStream, control: ControlPlane, options: Job
   void link.closed.then(() => host.close())
 }
 
+/** A job that the other node has. */
+interface TakenJob {
+  readonly job: Job
+  /** When its lease is over, unless it is extended. */
+  until: number
+}
+
 /** Answers the questions of one link. */
 class JobHost {
   readonly #places: JobPlaces
-  readonly #taken = new Map<number, Job>()
+  readonly #taken = new Map<number, TakenJob>()
+  readonly #kinds = new Set<string>()
   readonly #ending = new AbortController()
   #next = 1
 
@@ -55,38 +66,66 @@ class JobHost {
   async pull(params: unknown): Promise<JsonValue> {
     const { kinds, waitMs } = fieldsOf(params)
     expectInteger('waitMs', waitMs, 0, maxWaitMs)
-    if (!Array.isArray(kinds) || kinds.length > maxKinds)
-      throw argumentError('kinds', `a list of at most ${maxKinds}`, kinds)
-    if (this.#taken.size >= maxTaken) throw new SparkError('ERR_BUSY', `this node has ${maxTaken} jobs`)
+    this.#expectKinds(kinds)
+    this.#expectFew()
     const { signal } = this.#ending
-    const jobs = await this.#places.pull(kinds, { waitMs, signal })
-    if (signal.aborted) {
-      await Promise.all(jobs.map(job => job.nack()))
-      return []
-    }
-    return jobs.map(job => {
-      const token = this.#next++
-      this.#taken.set(token, job)
+    const given: JsonValue[] = []
+    for (const job of await this.#places.pull(kinds, { waitMs, signal })) {
       const { id, payload, delivery } = job
-      return { token, id, payload, delivery }
-    })
+      const isLong = Buffer.byteLength(JSON.stringify(payload)) > maxJobBytes
+      if (isLong) debug(`job ${id} is too long for a link: it is for nodes with the control plane`)
+      if (isLong || signal.aborted) {
+        await job.nack()
+        continue
+      }
+      const token = this.#next++
+      this.#taken.set(token, { job, until: performance.now() + this.#places.leaseMs })
+      given.push({ token, id, payload, delivery })
+    }
+    return given
+  }
+
+  /** A node has few kinds, and the control plane keeps a queue for each. */
+  #expectKinds(kinds: unknown): asserts kinds is string[] {
+    if (!Array.isArray(kinds) || kinds.length === 0 || kinds.length > maxKinds)
+      throw argumentError('kinds', `a list of 1 to ${maxKinds}`, kinds)
+    for (const kind of kinds) expectKind(kind)
+    const all = new Set([...this.#kinds, ...kinds])
+    if (all.size > maxKinds)
+      throw new SparkError('ERR_RANGE', `a node may ask for ${maxKinds} kinds of jobs over a link`)
+    for (const kind of kinds) this.#kinds.add(kind)
+  }
+
+  /** Others have those whose lease is over by now. */
+  #expectFew(): void {
+    if (this.#taken.size < maxTaken) return
+    const now = performance.now()
+    for (const [token, { until }] of this.#taken) if (until < now) this.#taken.delete(token)
+    if (this.#taken.size >= maxTaken) throw new SparkError('ERR_BUSY', `this node has ${maxTaken} jobs`)
   }
 
   async settle(params: unknown): Promise<JsonValue> {
     const { token, how } = fieldsOf(params)
     expectOneOf('how', how, settlements)
-    const job = this.#taken.get(token as number)
-    if (!job) return null
-    if (how !== 'extend') this.#taken.delete(token as number)
-    await job[how]()
+    const taken = this.#taken.get(token as number)
+    if (!taken) return null
+    if (how === 'extend') taken.until = performance.now() + this.#places.leaseMs
+    else this.#taken.delete(token as number)
+    await taken.job[how]()
     return null
   }
 
-  /** Stores a result; false where there is one already. */
+  #hasTaken(id: string): boolean {
+    for (const { job } of this.#taken.values()) if (job.id === id) return true
+    return false
+  }
+
+  /** Stores a result of a job that the other node has; false where there is one already. */
   async result(params: unknown): Promise<JsonValue> {
     const { id, record } = fieldsOf(params)
     const parsed = parseRecord(record as JsonValue)
     if (!parsed) throw argumentError('record', 'what came of a job', record)
+    if (!this.#hasTaken(idOf(id))) return false
     try {
       await this.#places.results.create(idOf(id), parsed)
       return true
@@ -106,13 +145,14 @@ class JobHost {
 
   async error(params: unknown, node: string): Promise<JsonValue> {
     const { id, error } = fieldsOf(params)
+    if (!this.#hasTaken(idOf(id))) return null
     await this.#places.errors.put(idOf(id), { error: String(error).slice(0, 2000), node, delivery: 0 })
     return null
   }
 
   close(): void {
     this.#ending.abort()
-    for (const job of this.#taken.values()) job.nack().catch(error => debug((error as Error).message))
+    for (const { job } of this.#taken.values()) job.nack().catch(error => debug((error as Error).message))
     this.#taken.clear()
   }
 }

@@ -5,6 +5,7 @@ import { SparkError } from '../../core/errors.js'
 import { debug } from '../../core/log.js'
 import type { ControlPlane, Job } from '../control/control-plane.js'
 import { isConflict } from '../control/names.js'
+import type { PressureGate } from '../devices/pressure-gate.js'
 import { type JobBlobs, packValue, unpackValue } from './blobs.js'
 import {
   type JobHandlers,
@@ -27,6 +28,8 @@ export interface WorkerOptions extends JobQueueOptions {
   readonly slots?: number
   /** Where long values are. Default: only those that fit in a record can be done. */
   readonly blobs?: JobBlobs
+  /** No job is taken while it is closed. */
+  readonly gate?: Pick<PressureGate, 'pass' | 'isClosed'> | null
   /** Told of each job that this node did. */
   readonly onJob?: (job: WorkerEvent) => void
 }
@@ -73,7 +76,7 @@ export class WorkerLoop implements AsyncDisposable {
    * @throws SparkError ERR_ARGUMENT
    */
   constructor(control: ControlPlane | RemoteJobs, options: WorkerOptions) {
-    const known = ['node', 'handlers', 'slots', 'blobs', 'onJob', 'queue', 'leaseMs', 'tries']
+    const known = ['node', 'handlers', 'slots', 'blobs', 'gate', 'onJob', 'queue', 'leaseMs', 'tries']
     expectKnownOptions('options', options, known)
     const { node, handlers, slots = 1 } = options
     expectText('options.node', node)
@@ -105,8 +108,9 @@ export class WorkerLoop implements AsyncDisposable {
     const { signal } = this.#ending
     while (!signal.aborted) {
       try {
+        await this.#options.gate?.pass(signal)
         const kinds = Object.keys(this.#options.handlers)
-        await this.#doAll(await this.#places.pull(kinds, { waitMs: pullMs, signal }))
+        for (const job of await this.#places.pull(kinds, { waitMs: pullMs, signal })) await this.#keep(job)
       } catch (error) {
         if (error instanceof SparkError && error.code === 'ERR_DISPOSED') return
         debug(`worker ${this.#options.node}: ${(error as Error).message}`)
@@ -115,17 +119,13 @@ export class WorkerLoop implements AsyncDisposable {
     }
   }
 
-  /** Does jobs one after the other, and keeps those that wait. */
-  async #doAll(jobs: readonly Job[]): Promise<void> {
-    const left = new Set(jobs)
+  /** Does a job and keeps it meanwhile. */
+  async #keep(job: Job): Promise<void> {
     const keeping = setInterval(() => {
-      for (const job of left) job.extend().catch(error => debug((error as Error).message))
+      job.extend().catch(error => debug((error as Error).message))
     }, this.#places.leaseMs / 3)
     try {
-      for (const job of jobs) {
-        await this.#do(job)
-        left.delete(job)
-      }
+      await this.#do(job)
     } finally {
       clearInterval(keeping)
     }
@@ -133,6 +133,8 @@ export class WorkerLoop implements AsyncDisposable {
 
   async #do(job: Job): Promise<void> {
     const { results, unwanted } = this.#places
+    // It was closed while the job came: another node may do it now.
+    if (this.#options.gate?.isClosed) return job.nack()
     if (await results.get(job.id)) return job.ack()
     if (await unwanted.get(job.id)) {
       await job.ack()
@@ -153,7 +155,7 @@ export class WorkerLoop implements AsyncDisposable {
 
   /** What came of a job; undefined where it is to be tried again. */
   async #run(job: Job, signal: AbortSignal): Promise<JobRecord | undefined> {
-    const { node, handlers, blobs } = this.#options
+    const { node, handlers, blobs, gate } = this.#options
     const { delivery } = job
     try {
       const queued = parseJob(job.payload)
@@ -167,7 +169,8 @@ export class WorkerLoop implements AsyncDisposable {
     } catch (error) {
       if (this.#ending.signal.aborted) return undefined
       const message = (error instanceof Error ? error.message : String(error)).slice(0, maxMessage)
-      if (delivery >= this.#places.tries) return { state: 'failed', error: message, node, delivery }
+      if (delivery >= this.#places.tries && !gate?.isClosed)
+        return { state: 'failed', error: message, node, delivery }
       await this.#places.errors.put(job.id, { error: message, node, delivery })
       return undefined
     }

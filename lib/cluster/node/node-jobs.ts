@@ -2,6 +2,7 @@
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
 import { expectInteger, expectKnownOptions } from '../../core/checks.js'
+import { SparkError } from '../../core/errors.js'
 import { debug } from '../../core/log.js'
 import type { ControlPlane } from '../control/control-plane.js'
 import type { PressureGate } from '../devices/pressure-gate.js'
@@ -43,7 +44,7 @@ export interface NodeJobsParts {
   readonly control: ControlPlane
   readonly stages: StageService
   readonly audit: Pick<NodeAudit, 'record'>
-  /** Jobs pass it before they begin. */
+  /** While it is closed this node takes no jobs. */
   readonly gate: PressureGate | null
 }
 
@@ -145,8 +146,9 @@ export class NodeJobs {
       while (this.#running >= slots) await new Promise<void>(resolve => this.#waiting.push(resolve))
       this.#running++
       try {
-        await this.#parts.gate?.pass(context.signal)
         context.signal.throwIfAborted()
+        if (this.#parts.gate?.isClosed)
+          throw new SparkError('ERR_BUSY', `node ${this.#parts.nodeId} paused before the job began`)
         return await handler(params, context)
       } finally {
         this.#running--
@@ -178,6 +180,7 @@ export class NodeJobs {
     const { slots = 1 } = this.#options as NodeJobsOptions
     return new WorkerLoop(control, {
       ...{ ...clusterQueue, node: this.#parts.nodeId, handlers: this.#handlers, slots, blobs: this.blobs },
+      gate: this.#parts.gate,
       onJob: job => this.#record(job, owner),
     })
   }

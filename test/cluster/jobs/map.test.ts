@@ -3,6 +3,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { EmbeddedControlPlane } from '#lib/cluster/control/embedded.js'
+import { PressureGate } from '#lib/cluster/devices/pressure-gate.js'
 import type { JobHandlers } from '#lib/cluster/jobs/jobs.js'
 import { mapJobs, streamJobs } from '#lib/cluster/jobs/map.js'
 import { type WorkerEvent, WorkerLoop } from '#lib/cluster/jobs/worker-loop.js'
@@ -304,6 +305,28 @@ t.test('jobs that were not wanted are done when they are asked for again', async
   while ((await notes.keys()).length > 0) await sleep(5)
   const { results } = await mapJobs(plane, jobs, { ...places, signal: AbortSignal.timeout(10_000) })
   t.same(results, [0, 1, 4])
+})
+
+t.test('a node under pressure takes no jobs, and gives back what came as it paused', async t => {
+  const plane = await planeOf(t)
+  const gate = new PressureGate()
+  const events: WorkerEvent[] = []
+  const paused = new WorkerLoop(plane, {
+    ...{ ...places, node: 'paused', handlers: { square }, gate, onJob: event => events.push(event) },
+  })
+  t.teardown(() => paused.close())
+  await gate.apply({ level: 'paused' })
+  const queue = plane.queue('work-square', { ackWaitMs: places.leaseMs, maxDeliveries: places.tries })
+  const mapping = mapJobs(plane, jobsOf(4), places)
+  const [returned] = await queue.pull({ waitMs: 5000 })
+  await returned!.nack()
+  const other = workerOf(t, plane, 'other', { square })
+  const { nodes } = await mapping
+  t.same([...nodes], [['other', 4]])
+  t.same(events, [])
+  await other.close()
+  await gate.apply({ level: 'full' })
+  t.same([...(await mapJobs(plane, jobsOf(4), { ...places, run: '2' })).nodes], [['paused', 4]])
 })
 
 t.test('arguments', async t => {

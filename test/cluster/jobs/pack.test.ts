@@ -59,6 +59,8 @@ t.test('damaged bytes are refused and nothing else happens', async t => {
     '{"$array":["Function",0,0]}',
     '{"$array":["Float32Array",4,0]}',
     '{"$array":7}',
+    // One after the other they have more bytes than there are.
+    `[${'{"$array":["Uint8Array",0,24]},'.repeat(3)}1]        `.padEnd(124),
     '{"$bigint":"1e9"}',
     `${'['.repeat(500)}${']'.repeat(500)}`,
     '{',

@@ -63,6 +63,50 @@ t.test('a poison job, and a job that is known', async t => {
   await plane.close()
 })
 
+t.test('jobs of several kinds that are as long as an answer', async t => {
+  const plane = await EmbeddedControlPlane.open(path.join(t.testdir(), 'plane'))
+  const [lead, a] = await lab(t, 2)
+  const [here, there] = await linkPair(t, a!, lead!)
+  shareJobs(there, plane, places)
+  const kinds = ['length', 'size']
+  const long = kinds.map((kind, i) => ({ kind, params: String(i).repeat(30_000) }))
+  const length = (text: unknown) => String(text).length
+  const first = mapJobs(plane, long, places)
+  // Both are in their queues before anybody asks.
+  for (const kind of kinds) {
+    const queue = plane.queue(`work-${kind}`, { ackWaitMs: places.leaseMs, maxDeliveries: places.tries })
+    const [job] = await queue.pull({ waitMs: 5000 })
+    await job!.nack()
+  }
+  const handlers = { length, size: length }
+  const worker = new WorkerLoop(new RemoteJobs(here), { ...places, node: 'remote', handlers })
+  t.same((await first).results, [30_000, 30_000])
+  await worker.close()
+  await plane.close()
+})
+
+t.test('a node tells of its own jobs only, and asks for few kinds', async t => {
+  const plane = await EmbeddedControlPlane.open(path.join(t.testdir(), 'plane'))
+  const [lead, a] = await lab(t, 2)
+  const [here, there] = await linkPair(t, a!, lead!)
+  shareJobs(there, plane, places)
+  const id = '0'.repeat(64)
+  const record = { state: 'failed', error: 'made up', node: 'x', delivery: 1 }
+  t.equal(await here.call('jobs.result', { id, record }), false)
+  t.equal(await here.call('jobs.error', { id, error: 'made up' }), null)
+  t.same(await plane.kv('job-results').keys(), [])
+  t.same(await plane.kv('job-errors').keys(), [])
+  const pull = (from: number, count: number) => {
+    const kinds = Array.from({ length: count }, (_, i) => `kind${from + i}`)
+    return here.call('jobs.pull', { kinds, waitMs: 0 })
+  }
+  t.same(await pull(0, 60), [])
+  t.same(await pull(0, 64), [])
+  await t.rejects(pull(1, 64), { message: /may ask for 64 kinds/ })
+  await t.rejects(pull(0, 65), { message: /a list of 1 to 64/ })
+  await plane.close()
+})
+
 t.test('questions that no node asks', async t => {
   const plane = await EmbeddedControlPlane.open(path.join(t.testdir(), 'plane'))
   const [lead, a] = await lab(t, 2)

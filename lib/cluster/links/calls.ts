@@ -1,5 +1,6 @@
 // calls.ts: questions that two nodes ask each other over their link: small JSON, few at a time.
 import { SparkError } from '../../core/errors.js'
+import { debug } from '../../core/log.js'
 import { controlBytes, encodeControl, recordKinds } from './record.js'
 
 const maxOpen = 64
@@ -71,6 +72,7 @@ export class Calls {
     this.#answering++
     this.#answer(body)
       .then(answer => this.#reply(id, answer))
+      .catch(error => debug(`a question of the other node has no answer: ${error}`))
       .finally(() => {
         this.#answering--
       })
@@ -108,7 +110,8 @@ export class Calls {
 
   async #answer(body: Buffer): Promise<unknown> {
     const question = parse(body) as { method?: unknown; params?: unknown } | undefined
-    const handler = await this.#handlerOf(String(question?.method))
+    const method = question?.method
+    const handler = typeof method === 'string' ? await this.#handlerOf(method) : undefined
     if (!handler) return { unknown: true }
     try {
       await this.#admit?.()

@@ -325,6 +325,22 @@ t.test('questions, answers, and a peer that asks too much', async t => {
   t.match((await link.closed).error, { message: /64 questions/ })
 })
 
+t.test('questions that no node asks, and answers that are no JSON', async t => {
+  const { link, far } = exposed()
+  far.pause()
+  link.handle('big', () => 1n)
+  const ask = (body: string, id: number): boolean => far.write(encodeControl(call, id, 0, Buffer.from(body)))
+  for (const [i, body] of ['{', 'null', '7', '{"method":{"toString":1,"valueOf":1}}'].entries()) ask(body, i)
+  ask('{"method":"big"}', 9)
+  const bytes: Buffer[] = []
+  far.on('data', chunk => bytes.push(chunk))
+  far.resume()
+  const answers = (): number => Buffer.concat(bytes).toString('latin1').split('{"unknown":true}').length - 1
+  for (let i = 0; i < 500 && answers() < 4; i++) await new Promise(resolve => setTimeout(resolve, 10))
+  t.equal(answers(), 4)
+  await link.close()
+})
+
 for (const { name, open, skip } of transports) {
   t.test(`${name}: new keys under load lose no frame`, { skip }, async t => {
     const options = { rekeyBytes: 3_000_000 }

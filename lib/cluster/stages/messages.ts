@@ -123,6 +123,9 @@ export class PartialMessage {
 
 const wrong = (what: string): SparkError => new SparkError('ERR_FORMAT', `a message of stages has ${what}`)
 
+const isTensorType = (dtype: unknown): dtype is ElementType =>
+  typeof dtype === 'string' && Object.hasOwn(elementBits, dtype) && dtype !== 'string'
+
 function readHead(text: string): Head {
   let head: Partial<Head> | null = null
   try {
@@ -136,8 +139,7 @@ function readHead(text: string): Head {
     const [name, dtype, shape] = Array.isArray(entry) ? entry : []
     const isTensor =
       typeof name === 'string' &&
-      Object.hasOwn(elementBits, dtype) &&
-      dtype !== 'string' &&
+      isTensorType(dtype) &&
       Array.isArray(shape) &&
       shape.length <= maxDimensions &&
       shape.every(size => Number.isSafeInteger(size) && size >= 0)

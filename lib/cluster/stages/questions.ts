@@ -109,7 +109,7 @@ export function checkParts(value: unknown): StageParts {
   const { files, ends, index, states, names, decoder, share } = (value ?? {}) as Record<string, unknown>
   const isRange = (range: unknown): boolean => {
     const { begin, end } = (range ?? {}) as Record<string, unknown>
-    return isCount(begin) && isCount(end)
+    return isCount(begin) && isCount(end) && begin <= end
   }
   if (!isList(files, maxFiles, file => isList((file as { ranges?: unknown })?.ranges, maxNames, isRange)))
     throw wrong('no files')

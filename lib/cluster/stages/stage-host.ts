@@ -207,7 +207,7 @@ export class StageHost {
         onFetched: (from, count) => this.#told('transfer', from, count, grant),
       })
       const { share } = parts
-      release = grant?.allocate(bytes, undefined, () => this.#erase(key)) ?? release
+      release = grant?.allocate(weightBytesOf(graph), undefined, () => this.#erase(key)) ?? release
       const { token: _, ...modelOptions } = options
       const given = modelOptions as ModelOptions
       const rank = share && new GroupRank({ graph, share, options: given, channels: ranks })
@@ -321,6 +321,10 @@ const said = (words: Message['words']): Message => ({ words, tensors: {} })
 
 const bytesOf = (tensors: NamedTensors): number =>
   Object.values(tensors).reduce((sum, { data }) => sum + (data as Uint8Array).byteLength, 0)
+
+/** What a stage needs in memory, whatever its asker says of its files. */
+const weightBytesOf = ({ initializers }: Graph): number =>
+  [...initializers.values()].reduce((sum, { byteLength }) => sum + byteLength, 0)
 
 const lostSequence = (name: string): SparkError =>
   new SparkError('ERR_DISPOSED', `sequence ${name} is not here any more: begin it again`)

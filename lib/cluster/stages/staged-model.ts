@@ -12,7 +12,7 @@ import { readOnnx } from '../../io/onnx/read.js'
 import type { DecoderForm } from '../../text/generation/decoder-engine.js'
 import type { FetchProgress } from '../weights/fetch-chunks.js'
 import { fetchFile } from '../weights/fetch-file.js'
-import { type ByteRange, type FileManifest, manifestId } from '../weights/manifest.js'
+import { type ByteRange, type FileManifest, manifestId, manifestOf } from '../weights/manifest.js'
 import type { ChunkSource } from '../weights/sources.js'
 import type { WeightStore } from '../weights/weight-store.js'
 
@@ -171,10 +171,34 @@ function without(bytes: number, places: readonly Placed[]): ByteRange[] {
   return ranges
 }
 
-/** Where a file is that a user of this machine let the store serve. */
-function originalOf(manifest: FileManifest, store: WeightStore): string | undefined {
+/** Where a file is that a user of this machine let the store serve, if it still has that content. */
+async function originalOf(
+  manifest: FileManifest,
+  store: WeightStore,
+  signal: AbortSignal,
+): Promise<string | undefined> {
   const id = manifestId(manifest)
-  return store.files.find(file => file.group === null && file.id === id)?.path
+  const file = store.files.find(each => each.group === null && each.id === id)?.path
+  if (file === undefined) return undefined
+  const { name, chunkBytes } = manifest
+  const now = await manifestOf(file, { name, chunkBytes, signal }).catch(() => undefined)
+  signal.throwIfAborted()
+  return now && manifestId(now) === id ? file : undefined
+}
+
+/** Where the files of a model are, the first one first, if they all lie as a loader looks for them. */
+async function originalsOf(
+  files: StageParts['files'],
+  store: WeightStore,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  let main: string | undefined
+  for (const { manifest } of files) {
+    const file = await originalOf(manifest, store, signal)
+    main ??= file
+    if (main === undefined || file !== path.join(path.dirname(main), manifest.name)) return undefined
+  }
+  return main
 }
 
 /** The graph of the decoder of a language model, whose first file this is. */
@@ -203,10 +227,9 @@ export async function fetchStage(
   folder: string,
   { signal, onProgress, onFetched }: FetchStageOptions,
 ): Promise<{ graph: Graph; fetched: number; bytes: number }> {
-  const there = files.map(({ manifest }) => originalOf(manifest, store))
   let [fetched, bytes] = [0, 0]
-  let main = there[0]!
-  if (there.some(file => file === undefined)) {
+  let main = await originalsOf(files, store, signal)
+  if (main === undefined) {
     await rm(folder, { recursive: true, force: true })
     for (const { manifest, ranges } of files) {
       const options = { ranges, signal, ...(onProgress && { onProgress }) }

@@ -67,6 +67,7 @@ t.test('what no node sends is refused before memory is allocated', async t => {
     headed({ words: {}, tensors: [['x', 'f32', [2 ** 30, 2 ** 30, 2 ** 30]]] }),
     headed({ words: {}, tensors: [['x', 'string', [1]]] }),
     headed({ words: {}, tensors: [['x', 'constructor', [1]]] }),
+    headed({ words: {}, tensors: [['x', { toString: 1 }, [1]]] }),
     headed({ words: {}, tensors: [['x', 'f32', [-1]]] }),
     headed({ words: {}, tensors: [['x', 'f32', [1.5]]] }),
     headed({ words: {}, tensors: new Array(5000).fill(['x', 'f32', []]) }),
@@ -77,15 +78,14 @@ t.test('what no node sends is refused before memory is allocated', async t => {
   t.throws(() => partial.add(new Uint8Array(2)), format)
 })
 
+const manifest = { name: 'm.onnx', bytes: 5, chunkBytes: 4096, chunks: ['0'.repeat(64)] }
+const loadFile = { manifest, ranges: [] }
+const loadParts = { files: [loadFile], ends: [3], index: 1, states: [['a', 'b']], names: [['a'], ['b']] }
+const backwards = { begin: 5, end: 0 }
+
 t.test('mutants of messages and questions end in a message or in ERR_FORMAT', async t => {
   const random = randomGenerator(7)
-  const parts = {
-    files: [
-      { manifest: { name: 'm.onnx', bytes: 5, chunkBytes: 4096, chunks: ['0'.repeat(64)] }, ranges: [] },
-    ],
-    ...{ ends: [3], index: 1, states: [['a', 'b']], names: [['a'], ['b']] },
-  }
-  const words = { op: 'load', stage: 's', parts, options: { backend: 'cpu', threads: 2 } }
+  const words = { op: 'load', stage: 's', parts: loadParts, options: { backend: 'cpu', threads: 2 } }
   t.same(checkQuestion(words).op, 'load')
   const [whole] = [...encodeMessage({ words, tensors: { x: Tensor.zeros([2, 3]) } } as unknown as Message)]
   let refused = 0
@@ -117,6 +117,7 @@ t.test('questions', async t => {
     { op: 'begin', stage: 's' },
     { op: 'explode', stage: 's', sequence: 'q' },
     { op: 'load', stage: 's', parts: { files: [], ends: [], index: 0, states: [], names: [] } },
+    { op: 'load', stage: 's', parts: { ...loadParts, files: [{ ...loadFile, ranges: [backwards] }] } },
   ])
     t.throws(() => checkQuestion(words), { code: 'ERR_FORMAT' }, JSON.stringify(words))
   for (const words of [

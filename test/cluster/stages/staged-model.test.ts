@@ -1,0 +1,76 @@
+// Files of stages on the node that has them already: as they were when they were offered, or fetched.
+import { readFileSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { Model, Tensor } from 'dgx-spark'
+import t, { type Test } from 'tap'
+import { StageHost } from '#lib/cluster/stages/stage-host.js'
+import { fetchStage, StagedModel } from '#lib/cluster/stages/staged-model.js'
+import type { Grant } from '#lib/cluster/trust/token-gate.js'
+import { WeightStore } from '#lib/cluster/weights/weight-store.js'
+import type { Graph } from '#lib/graph/graph.js'
+import { writeRecurrent } from '../../fixtures/cluster/recurrent.js'
+
+const width = 24
+const signal = new AbortController().signal
+
+/** A model with its weights in a file beside it, in a store. */
+async function offered(t: Test) {
+  const folder = t.testdir({ a: {}, b: {} })
+  const file = path.join(folder, 'a', 'model.onnx')
+  await writeRecurrent(file, { layers: 1, width, externalData: true })
+  const store = await WeightStore.open(path.join(folder, 'weights'))
+  t.teardown(() => store.close())
+  const staged = await StagedModel.open(file, store)
+  const parts = staged.partsOf([staged.graph], [], 0, new Map())
+  const weights = path.join(folder, 'a', parts.files[1]!.manifest.name)
+  const overwrite = (target: string): void => writeFileSync(target, readFileSync(weights).reverse())
+  const fetched = (): ReturnType<typeof fetchStage> =>
+    fetchStage(parts, [], store, path.join(folder, 'stage'), { signal })
+  return { folder, file, store, staged, parts, weights, overwrite, fetched }
+}
+
+async function resultOf(graph: Graph): Promise<unknown> {
+  using model = await Model.fromGraph(graph, { backend: 'cpu', precision: 'fp32', threads: 1 })
+  const { y } = await model.run({ x: Tensor.random([1, width], { seed: 3 }), s0: Tensor.zeros([1, width]) })
+  return (y as Tensor).data
+}
+
+t.test('files that are there are used where they are', async t => {
+  const { fetched, staged } = await offered(t)
+  const { graph, fetched: bytes } = await fetched()
+  t.equal(bytes, 0)
+  t.strictSame(await resultOf(graph), await resultOf(staged.graph))
+})
+
+t.test('a file that was overwritten since is not used', async t => {
+  const { fetched, weights, overwrite } = await offered(t)
+  overwrite(weights)
+  await t.rejects(fetched(), { code: 'ERR_IO' })
+})
+
+t.test('files of equal content in another folder do not bring other weights with them', async t => {
+  const { folder, file, store, staged, weights, overwrite, fetched } = await offered(t)
+  const copy = path.join(folder, 'b', 'model.onnx')
+  writeFileSync(copy, readFileSync(file))
+  overwrite(path.join(folder, 'b', path.basename(weights)))
+  await store.addFile(copy)
+  const { graph } = await fetched()
+  t.strictSame(await resultOf(graph), await resultOf(staged.graph))
+})
+
+t.test('a token pays for the weights that a stage has, whatever bytes its asker names', async t => {
+  const { folder, store, parts } = await offered(t)
+  const options = { folder: path.join(folder, 'stages'), store, sources: () => [], ranks: () => undefined }
+  const host = new StageHost(options)
+  t.teardown(() => host.close())
+  const files = parts.files.map(({ manifest }) => ({ manifest, ranges: [] }))
+  const words = { op: 'load', stage: 's', parts: { ...parts, files }, options: { token: 'a' } }
+  let paid = 0
+  const allocate = (bytes: number) => {
+    paid += bytes
+    return () => {}
+  }
+  const grant = { signal, claims: {}, step() {}, allocate } as unknown as Grant
+  await host.answer('x', { words, tensors: {} }, signal, async () => grant)
+  t.ok(paid >= width * width * 4, `${paid}`)
+})

@@ -31,7 +31,10 @@ interface Joined {
 export class GroupRank {
   readonly #parts: GroupRankParts
   #joined: Joined | undefined
-  #joining: { readonly group: number; readonly abort: (reason: string) => void } | undefined
+  /** The last join, until it has ended. */
+  #joining: { readonly group: number; readonly stop: AbortController } | undefined
+  /** Joins and leaves, one after the other. */
+  #turn: Promise<unknown> = Promise.resolve()
 
   constructor(parts: GroupRankParts) {
     this.#parts = parts
@@ -48,44 +51,79 @@ export class GroupRank {
   }
 
   /**
-   * Leaves what it has joined, and joins the other ranks anew; resolves when all of them have.
-   * @throws SparkError ERR_FORMAT; ERR_IO where there is no link to one; ERR_CONFLICT for a number that is in use
+   * Leaves what it has joined or is about to join, and joins the other ranks anew; resolves when all of them have.
+   * @throws SparkError ERR_FORMAT; ERR_IO where there is no link to one, or another join or {@link leave} follows; ERR_CONFLICT for a
+   * number that is in use; the reason of the signal
    */
   async join({ group, peers }: GroupQuestion, signal: AbortSignal): Promise<Model> {
-    const { rank, world } = this.#parts.share
+    const { world } = this.#parts.share
     if (peers.length !== world)
       throw new SparkError('ERR_FORMAT', `${peers.length} nodes for a world of ${world}`)
-    await this.leave('the group is made anew')
-    signal.throwIfAborted()
-    const { links, close } = this.#open(group, peers)
-    signal.addEventListener('abort', close, { once: true })
-    this.#joining = { group, abort: close }
-    let communicator: PlanRank | undefined
+    const reason = 'the group is made anew'
+    this.#stopJoining(reason)
+    const joining = { group, stop: new AbortController() }
+    this.#joining = joining
     try {
-      communicator = forPlans(await join({ kind: 'stream', epoch: group, rank, world, peers: links }))
-      this.#joining = { group, abort: reason => communicator!.abort(reason) }
-      const model = await Model.fromGraph(this.#parts.graph, { ...this.#parts.options, communicator })
-      this.#joined = { group, model, communicator, close }
-      return model
-    } catch (error) {
-      communicator?.abort(`rank ${rank} failed: ${(error as Error).message}`)
-      await communicator?.leave()
-      close()
-      throw error
+      return await this.#inTurn(async () => {
+        await this.#leave(reason)
+        return this.#join(group, peers, AbortSignal.any([signal, joining.stop.signal]))
+      })
     } finally {
-      this.#joining = undefined
-      signal.removeEventListener('abort', close)
+      if (this.#joining === joining) this.#joining = undefined
     }
   }
 
   /** Ends what the ranks do, if that is this group. */
   abort(group: number, reason: string): void {
     if (this.#joined?.group === group) this.#joined.communicator.abort(reason)
-    if (this.#joining?.group === group) this.#joining.abort(reason)
+    if (this.#joining?.group === group) this.#stopJoining(reason)
   }
 
-  /** Frees the model; a run in progress ends. */
+  /** Frees the model; a run and a join in progress end. */
   async leave(reason: string): Promise<void> {
+    this.#stopJoining(reason)
+    await this.#inTurn(() => this.#leave(reason))
+  }
+
+  #stopJoining(reason: string): void {
+    this.#joining?.stop.abort(new SparkError('ERR_IO', reason))
+  }
+
+  #inTurn<T>(act: () => Promise<T>): Promise<T> {
+    const done = this.#turn.then(act)
+    this.#turn = done.catch(() => {})
+    return done
+  }
+
+  async #join(group: number, peers: readonly string[], signal: AbortSignal): Promise<Model> {
+    const { graph, options, share } = this.#parts
+    const { rank, world } = share
+    signal.throwIfAborted()
+    const { links, close } = this.#open(group, peers)
+    let communicator: PlanRank | undefined
+    const aborted = (): void => {
+      if (communicator) communicator.abort(String(signal.reason?.message ?? signal.reason))
+      else close()
+    }
+    signal.addEventListener('abort', aborted)
+    try {
+      communicator = forPlans(await join({ kind: 'stream', epoch: group, rank, world, peers: links }))
+      const model = await Model.fromGraph(graph, { ...options, communicator, signal })
+      if (signal.aborted) model.dispose()
+      signal.throwIfAborted()
+      this.#joined = { group, model, communicator, close }
+      return model
+    } catch (error) {
+      communicator?.abort(`rank ${rank} failed: ${(error as Error).message}`)
+      await communicator?.leave()
+      close()
+      throw signal.aborted ? signal.reason : error
+    } finally {
+      signal.removeEventListener('abort', aborted)
+    }
+  }
+
+  async #leave(reason: string): Promise<void> {
     const joined = this.#joined
     this.#joined = undefined
     if (!joined) return

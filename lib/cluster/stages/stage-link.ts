@@ -1,13 +1,16 @@
 // stage-link.ts: questions with tensors between two nodes, and their answers.
 import { SparkError } from '../../core/errors.js'
 import type { LinkChannel } from '../links/channels.js'
+import type { Frame } from '../links/record.js'
 import { encodeMessage, type Message, PartialMessage } from './messages.js'
 
 /** Types of the frames. */
 export const stageFrames = { ask: 0x50, reply: 0x51, cancel: 0x52 } as const
 
-/** Questions that are open at once in one direction. */
+/** Questions that a node asks at once. */
 const maxOpen = 256
+/** Those that it gets at once: the other node no longer counts what it has cancelled, which may take a while to end here. */
+const maxAnswering = 4 * maxOpen
 
 /** Answers a question of the other node. */
 export type Answerer = (question: Message, signal: AbortSignal) => Promise<Message>
@@ -15,7 +18,22 @@ export type Answerer = (question: Message, signal: AbortSignal) => Promise<Messa
 interface OpenQuestion {
   readonly resolve: (answer: Message) => void
   readonly reject: (error: Error) => void
-  partial: PartialMessage | undefined
+}
+
+/** Puts messages together, the frames of each of which follow each other. */
+class Assembly {
+  #partial: { readonly id: number; readonly message: PartialMessage } | undefined
+
+  /** Takes a frame. The message, once it is whole. @throws SparkError ERR_FORMAT */
+  take(id: number, payload: Uint8Array): Message | undefined {
+    if (this.#partial && this.#partial.id !== id)
+      throw new SparkError('ERR_FORMAT', `message ${id} begins within message ${this.#partial.id}`)
+    if (this.#partial) this.#partial.message.add(payload)
+    else this.#partial = { id, message: new PartialMessage(payload) }
+    const { whole } = this.#partial.message
+    if (whole) this.#partial = undefined
+    return whole
+  }
 }
 
 /** Both ends of the questions of a link. */
@@ -23,7 +41,10 @@ export class StageLink {
   readonly #channel: LinkChannel
   readonly #answer: Answerer
   readonly #open = new Map<number, OpenQuestion>()
-  readonly #asked = new Map<number, PartialMessage>()
+  /** Who waits until a question has ended, so that it can ask its own. */
+  readonly #waiting = new Set<() => void>()
+  readonly #questions = new Assembly()
+  readonly #replies = new Assembly()
   readonly #answering = new Map<number, AbortController>()
   /** Frames of one message follow each other: the other node has one of each direction at a time. */
   #turn: Promise<unknown> = Promise.resolve()
@@ -42,16 +63,18 @@ export class StageLink {
   }
 
   /**
-   * Asks the other node.
+   * Asks the other node, once few enough questions are open.
    * @throws SparkError what the other node answers; ERR_IO when the link ends before; the reason of the signal
    */
   async ask(question: Message, signal?: AbortSignal): Promise<Message> {
     signal?.throwIfAborted()
+    while (this.#open.size >= maxOpen && !this.#ended) await this.#slot(signal)
+    if (signal?.aborted) this.#wake()
+    signal?.throwIfAborted()
     if (this.#ended) throw this.#ended
-    if (this.#open.size >= maxOpen) throw new SparkError('ERR_BUSY', `${maxOpen} questions are open`)
     const id = this.#nextId++ >>> 0
     const answer = new Promise<Message>((resolve, reject) => {
-      this.#open.set(id, { partial: undefined, resolve, reject })
+      this.#open.set(id, { resolve, reject })
     })
     const aborted = (): void => {
       this.#send(stageFrames.cancel, id, [new Uint8Array(0)])
@@ -60,6 +83,29 @@ export class StageLink {
     signal?.addEventListener('abort', aborted, { once: true })
     this.#send(stageFrames.ask, id, encodeMessage(question))
     return answer.finally(() => signal?.removeEventListener('abort', aborted))
+  }
+
+  #slot(signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const wake = (): void => {
+        signal?.removeEventListener('abort', aborted)
+        resolve()
+      }
+      const aborted = (): void => {
+        this.#waiting.delete(wake)
+        reject(signal!.reason)
+      }
+      this.#waiting.add(wake)
+      signal?.addEventListener('abort', aborted, { once: true })
+    })
+  }
+
+  /** Lets the next question go on. */
+  #wake(): void {
+    const [next] = this.#waiting
+    if (!next) return
+    this.#waiting.delete(next)
+    next()
   }
 
   #send(type: number, id: number, payloads: Iterable<Uint8Array>): void {
@@ -73,21 +119,15 @@ export class StageLink {
 
   #settle(id: number): OpenQuestion | undefined {
     const open = this.#open.get(id)
-    this.#open.delete(id)
+    if (this.#open.delete(id)) this.#wake()
     return open
   }
 
   async #read(): Promise<void> {
     try {
-      for await (const { type, id, payload } of this.#channel) {
-        if (type === stageFrames.ask) this.#takeQuestion(id, payload)
-        else if (type === stageFrames.reply) this.#takeReply(id, payload)
-        else if (type === stageFrames.cancel) this.#cancelled(id)
-        else throw new SparkError('ERR_FORMAT', `a frame of type ${type} comes among stages`)
-      }
+      for await (const frame of this.#channel) this.#take(frame)
       this.#end(new SparkError('ERR_IO', `the link to node ${this.nodeId} has ended`))
     } catch (error) {
-      if (error instanceof SparkError && error.code === 'ERR_FORMAT') this.#channel.destroy(error)
       this.#end(
         new SparkError('ERR_IO', `the link to node ${this.nodeId} ended: ${(error as Error).message}`, {
           cause: error,
@@ -96,24 +136,33 @@ export class StageLink {
     }
   }
 
+  /** A link whose frames nobody reads any more would look alive. */
+  #take({ type, id, payload }: Frame): void {
+    try {
+      if (type === stageFrames.ask) this.#takeQuestion(id, payload)
+      else if (type === stageFrames.reply) this.#takeReply(id, payload)
+      else if (type === stageFrames.cancel) this.#cancelled(id)
+      else throw new SparkError('ERR_FORMAT', `a frame of type ${type} comes among stages`)
+    } catch (error) {
+      this.#channel.destroy(error as Error)
+      throw error
+    }
+  }
+
   #end(error: Error): void {
     this.#ended ??= error
     for (const id of [...this.#open.keys()]) this.#settle(id)!.reject(error)
+    while (this.#waiting.size > 0) this.#wake()
     for (const controller of this.#answering.values()) controller.abort(error)
-    this.#asked.clear()
   }
 
   #takeQuestion(id: number, payload: Uint8Array): void {
-    const known = this.#asked.get(id)
-    if (!known && this.#asked.size + this.#answering.size >= maxOpen)
-      throw new SparkError('ERR_FORMAT', `node ${this.nodeId} asks over ${maxOpen} questions at once`)
-    const partial = known ?? new PartialMessage(payload)
-    if (known) known.add(payload)
-    this.#asked.set(id, partial)
-    const { whole } = partial
-    if (!whole) return
-    this.#asked.delete(id)
-    void this.#reply(id, whole)
+    if (this.#answering.size >= maxAnswering)
+      throw new SparkError('ERR_FORMAT', `node ${this.nodeId} asks over ${maxAnswering} questions at once`)
+    if (this.#answering.has(id))
+      throw new SparkError('ERR_FORMAT', `node ${this.nodeId} asks question ${id} twice`)
+    const whole = this.#questions.take(id, payload)
+    if (whole) void this.#reply(id, whole)
   }
 
   async #reply(id: number, question: Message): Promise<void> {
@@ -132,20 +181,24 @@ export class StageLink {
   }
 
   #takeReply(id: number, payload: Uint8Array): void {
-    const open = this.#open.get(id)
-    if (!open) return // it was cancelled
-    if (open.partial) open.partial.add(payload)
-    else open.partial = new PartialMessage(payload)
-    const { whole } = open.partial
-    if (!whole) return
-    this.#settle(id)
-    const { code, message } = (whole.words.error ?? {}) as { code?: string; message?: string }
-    if (code === undefined) open.resolve(whole)
-    else open.reject(new SparkError(code as SparkError['code'], `node ${this.nodeId}: ${message}`))
+    const whole = this.#replies.take(id, payload)
+    // Undefined for one that was cancelled.
+    const open = whole && this.#settle(id)
+    if (!open) return
+    const { error } = whole.words
+    if (error === undefined) open.resolve(whole)
+    else open.reject(this.#errorOf(error))
+  }
+
+  #errorOf(told: unknown): SparkError {
+    const { code, message } = (told ?? {}) as Record<string, unknown>
+    const isError = typeof code === 'string' && typeof message === 'string'
+    return isError
+      ? new SparkError(code as SparkError['code'], `node ${this.nodeId}: ${message}`)
+      : new SparkError('ERR_IO', `node ${this.nodeId} failed and does not say why`)
   }
 
   #cancelled(id: number): void {
-    this.#asked.delete(id)
     this.#answering.get(id)?.abort(new SparkError('ERR_IO', 'the other node does not want it any more'))
   }
 }

@@ -167,17 +167,13 @@ export class Cluster {
     const pipeline = new Pipeline({
       ...{ model, plans, graceMs, onEvent },
       seat: nodeId => stages.seat(nodeId, this.#nameOf(nodeId)),
-      replan: current =>
-        isTensor ? this.#tensorReplan(graph, options) : this.#replan(own, current, options, given),
+      replan: (current, signal) =>
+        isTensor
+          ? this.#tensorReplan(graph, { ...options, signal })
+          : this.#replan(own, current, { ...options, signal }, given),
     })
-    try {
-      await pipeline.load()
-      signal?.throwIfAborted()
-      return pipeline
-    } catch (error) {
-      await pipeline.dispose()
-      throw error
-    }
+    await pipeline.load(signal)
+    return pipeline
   }
 
   /**

@@ -51,9 +51,9 @@ export class GroupPlace implements Place {
     return plan.from === from && plan.end === end && `${plan.group}` === `${group}`
   }
 
-  load(again = false): Promise<LoadedStage> {
+  load(signal: AbortSignal, again = false): Promise<LoadedStage> {
     if (again) this.#loaded = undefined
-    this.#loaded ??= this.#load(again).catch(error => {
+    this.#loaded ??= this.#load(signal, again).catch(error => {
       this.#loaded = undefined
       throw error
     })
@@ -67,22 +67,23 @@ export class GroupPlace implements Place {
     return signal ? untilAborted(asked, signal) : asked
   }
 
-  async #load(again: boolean): Promise<LoadedStage> {
-    const answers = await Promise.all(this.#ranks.map(rank => rank.tell(again)))
+  async #load(signal: AbortSignal, again: boolean): Promise<LoadedStage> {
+    const answers = await Promise.all(this.#ranks.map(rank => rank.tell(signal, again)))
     this.#shapes = answers.map(({ words }) => stateShapesOf(words.shapes))
     const isJoined = (answer: Message): boolean => answer.words.group === this.#group
-    if (this.#group === undefined || !answers.every(isJoined)) await this.#join()
+    if (this.#group === undefined || !answers.every(isJoined)) await this.#join(signal)
     const sum = (name: 'bytes' | 'fetched'): number =>
       answers.reduce((total, { words }) => total + Number(words[name]), 0)
     return { bytes: sum('bytes'), fetched: sum('fetched') }
   }
 
-  async #join(): Promise<void> {
+  async #join(signal: AbortSignal): Promise<void> {
     this.#group = undefined
     const group = randomInt(2 ** 32)
     const peers = this.plan.group!
     const failed = new AbortController()
-    const joined = this.#ranks.map(rank => rank.ask({ op: 'join', group, peers }, {}, failed.signal))
+    const ended = AbortSignal.any([signal, failed.signal])
+    const joined = this.#ranks.map(rank => rank.ask({ op: 'join', group, peers }, {}, ended))
     for (const each of joined) each.catch(error => failed.abort(error))
     await all(joined)
     this.#group = group

@@ -38,7 +38,7 @@ export interface PipelineParts {
   readonly plans: readonly StagePlan[]
   readonly seat: (nodeId: string) => Seat | undefined
   /** Where stages go when nodes have gone: those that can stay stay. */
-  readonly replan: (current: readonly StagePlan[]) => Promise<readonly StagePlan[]>
+  readonly replan: (current: readonly StagePlan[], signal: AbortSignal) => Promise<readonly StagePlan[]>
   /** How long a node that has gone is waited for, ms. */
   readonly graceMs: number
   readonly onEvent: (event: PipelineEvent) => void
@@ -62,6 +62,8 @@ export class Pipeline {
   readonly #states: ReadonlyMap<string, string>
   #stages: readonly Place[]
   #mending: Promise<void> | undefined
+  /** Ends loading, and the wait for nodes that have gone. */
+  readonly #stop = new AbortController()
   #isDisposed = false
 
   /** @internal */
@@ -140,15 +142,30 @@ export class Pipeline {
     await Promise.allSettled(this.#stages.map(stage => stage.ask({ op: 'end', sequence })))
   }
 
-  /** Lets all nodes load their stages; where one goes meanwhile, its stage goes elsewhere. @throws SparkError @internal */
-  async load(): Promise<void> {
-    await this.#surviving(() => this.#load())
+  /**
+   * Lets all nodes load their stages; where one goes meanwhile, its stage goes elsewhere. A pipeline that was not loaded is disposed.
+   * @throws SparkError; the reason of the signal
+   * @internal
+   */
+  async load(signal?: AbortSignal): Promise<void> {
+    const aborted = (): void => this.#stop.abort(signal!.reason)
+    if (signal?.aborted) aborted()
+    signal?.addEventListener('abort', aborted)
+    try {
+      await this.#surviving(() => this.#load())
+    } catch (error) {
+      await this.dispose()
+      throw error
+    } finally {
+      signal?.removeEventListener('abort', aborted)
+    }
   }
 
   async #load(): Promise<void> {
+    this.#stop.signal.throwIfAborted()
     await Promise.all(
       this.#stages.map(async stage => {
-        const { bytes, fetched } = await namingStage(stage, stage.load())
+        const { bytes, fetched } = await namingStage(stage, stage.load(this.#stop.signal))
         this.#parts.onEvent({ type: 'loaded', nodes: nodesOf([stage]), bytes, fetched })
       }),
     )
@@ -158,11 +175,13 @@ export class Pipeline {
   async dispose(): Promise<void> {
     if (this.#isDisposed) return
     this.#isDisposed = true
+    this.#stop.abort(disposedError())
+    await this.#mending?.catch(() => {})
     await Promise.allSettled(this.#stages.map(stage => stage.ask({ op: 'unload' })))
   }
 
   #valuesOf(feeds: Feeds, leftOut: ReadonlySet<string>): Map<string, Tensor<ElementType>> {
-    if (this.#isDisposed) throw new SparkError('ERR_DISPOSED', 'the model on several nodes was disposed')
+    if (this.#isDisposed) throw disposedError()
     const inputs = this.#parts.model.graph.inputs.filter(({ name }) => !leftOut.has(name))
     const values = new Map<string, Tensor<ElementType>>()
     for (const [i, value] of copyFeeds(inputs, feeds).entries()) {
@@ -208,7 +227,8 @@ export class Pipeline {
         return await act()
       } catch (error) {
         const failed = error instanceof DeviceFailure ? error : undefined
-        if ((!failed && !isLoss(error)) || tries >= maxTries || this.#isDisposed) throw failed?.cause ?? error
+        const isLast = tries >= maxTries || this.#stop.signal.aborted
+        if ((!failed && !isLoss(error)) || isLast) throw failed?.cause ?? error
         this.#mending ??= (failed ? this.#toCpu(failed) : this.#mend(error as Error)).finally(() => {
           this.#mending = undefined
         })
@@ -246,21 +266,23 @@ export class Pipeline {
         onEvent({ type: 'lost', nodes: goneOf(missing()), why: error.message })
         isTold = true
       }
-      while (missing().length > 0 && ms() < graceMs && !this.#isDisposed) await pause(pollMs)
+      while (missing().length > 0 && ms() < graceMs && !this.#stop.signal.aborted) await pause(pollMs)
       if (missing().length === 0 && (await this.#reload())) {
         onEvent({ type: 'returned', nodes: nodesOf(this.#stages), ms: ms() })
         return
       }
       await pause(pollMs)
-    } while (ms() < graceMs && !this.#isDisposed)
+    } while (ms() < graceMs && !this.#stop.signal.aborted)
     await this.#move()
     onEvent({ type: 'moved', nodes: nodesOf(this.#stages), ms: ms() })
   }
 
   /** A node that was restarted has nothing; one whose link broke has all of it. Whether all nodes could be asked. */
   async #reload(): Promise<boolean> {
+    const { signal } = this.#stop
+    signal.throwIfAborted()
     try {
-      await Promise.all(this.#stages.map(stage => namingStage(stage, stage.load(true))))
+      await Promise.all(this.#stages.map(stage => namingStage(stage, stage.load(signal, true))))
       return true
     } catch (error) {
       if (isLoss(error)) return false
@@ -269,8 +291,12 @@ export class Pipeline {
   }
 
   async #move(): Promise<void> {
+    const { signal } = this.#stop
+    signal.throwIfAborted()
     const before = this.#stages
-    const stages = this.#placed(await this.#parts.replan(this.stages), before)
+    const plans = await this.#parts.replan(this.stages, signal)
+    signal.throwIfAborted()
+    const stages = this.#placed(plans, before)
     this.#stages = stages
     const gone = before.filter(stage => !stages.includes(stage))
     await Promise.allSettled(gone.map(stage => stage.ask({ op: 'unload' })))
@@ -318,5 +344,8 @@ const namingStage = <T>(stage: Place, asked: Promise<T>): Promise<T> =>
   asked.catch(error => {
     throw error instanceof SparkError && error.code === 'ERR_CUDA' ? new DeviceFailure(stage, error) : error
   })
+
+const disposedError = (): SparkError =>
+  new SparkError('ERR_DISPOSED', 'the model on several nodes was disposed')
 
 const pause = (ms: number): Promise<void> => new Promise(resolve => setTimeout(resolve, ms))

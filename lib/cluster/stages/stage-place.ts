@@ -48,9 +48,9 @@ export interface Place {
   equals(plan: StagePlan): boolean
   /**
    * Lets its nodes fetch what they lack and open the stage. What they have already is not opened again.
-   * @throws SparkError what a node answers; ERR_IO where one is not there
+   * @throws SparkError what a node answers; ERR_IO where one is not there; the reason of the signal
    */
-  load(again?: boolean): Promise<LoadedStage>
+  load(signal: AbortSignal, again?: boolean): Promise<LoadedStage>
   /** @throws SparkError what a node answers; ERR_IO where one is not there */
   ask(words: Message['words'], tensors?: NamedTensors, signal?: AbortSignal): Promise<Message>
 }
@@ -92,16 +92,16 @@ export class StagePlace implements Place {
     return isSame && plan.options.backend === options.backend
   }
 
-  async load(again = false): Promise<LoadedStage> {
-    const { words } = await this.tell(again)
+  async load(signal: AbortSignal, again = false): Promise<LoadedStage> {
+    const { words } = await this.tell(signal, again)
     return { bytes: Number(words.bytes), fetched: Number(words.fetched) }
   }
 
   /** As `load`; the answer of the node. */
-  tell(again = false): Promise<Message> {
+  tell(signal: AbortSignal, again = false): Promise<Message> {
     if (again) this.#loaded = undefined
     const question = { op: 'load', parts: this.#parts(), options: this.plan.options }
-    this.#loaded ??= this.ask(question).catch(error => {
+    this.#loaded ??= this.ask(question, {}, signal).catch(error => {
       this.#loaded = undefined
       throw error
     })

@@ -68,7 +68,7 @@ async function opened(t: Test, ask: Ask, backend: 'auto' | 'cpu') {
       t.strictSame(there.y!.data, here.y!.data, `step ${i}`)
     }
   }
-  return { pipeline, events, steps }
+  return { pipeline, events, steps, host }
 }
 
 t.test('a GPU fails in the middle of a sequence: its stage goes to the CPU', async t => {
@@ -134,6 +134,63 @@ t.test('a node that cannot load its stage, and a link that breaks while it is lo
     ['a', 'c'],
   )
   t.ok(events.some(({ type }) => type === 'moved'))
+})
+
+const untilAborted = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason))
+  })
+
+t.test('a pipeline that is disposed while its stages move leaves none behind', async t => {
+  let isGone = false
+  let begun = (): void => {}
+  const moving = new Promise<void>(resolve => {
+    begun = resolve
+  })
+  const { pipeline, host } = await opened(
+    t,
+    async (seat, question, signal) => {
+      const { op } = question.words
+      if (isGone && seat.nodeId === 'b' && op !== 'unload') throw new SparkError('ERR_IO', 'b has gone')
+      if (seat.nodeId === 'c' && op === 'load') {
+        begun()
+        await new Promise(resolve => setTimeout(resolve, 50))
+      }
+      return seat.ask(question, signal)
+    },
+    'cpu',
+  )
+  await pipeline.load()
+  isGone = true
+  const states = Object.fromEntries([0, 1, 2].map(i => [`s${i}`, Tensor.zeros([1, width])]))
+  const ended = t.rejects(pipeline.run({ x: Tensor.zeros([1, width]), ...states }), { code: 'ERR_DISPOSED' })
+  await moving
+  await pipeline.dispose()
+  await ended
+  t.same(host.stages, [])
+})
+
+t.test('a signal ends loading on all nodes, and so does a node that cannot load', async t => {
+  for (const [what, message] of [
+    ['signal', /enough/],
+    ['node', /no such weights/],
+  ] as const) {
+    const controller = new AbortController()
+    const { pipeline, host } = await opened(
+      t,
+      async (seat, question, signal) => {
+        if (question.words.op !== 'load') return seat.ask(question, signal)
+        if (seat.nodeId === 'b') return untilAborted(signal!)
+        if (what === 'node') throw new SparkError('ERR_FORMAT', 'no such weights')
+        setTimeout(() => controller.abort(new Error('enough')))
+        return seat.ask(question, signal)
+      },
+      'cpu',
+    )
+    await t.rejects(pipeline.load(controller.signal), { message }, what)
+    await t.rejects(pipeline.run({}), { code: 'ERR_DISPOSED' })
+    t.same(host.stages, [])
+  }
 })
 
 const loaded = loadAddon()

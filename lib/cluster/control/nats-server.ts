@@ -172,8 +172,8 @@ export class NatsServer {
       this.#log
         .slice(before)
         .find(line => /Reloaded server configuration|Failed to reload|\[ERR\].*reload/i.test(line))
-    while (answer() === undefined && this.#child.exitCode === null && performance.now() < giveUp)
-      await sleep(10)
+    const isUp = (): boolean => this.#child.exitCode === null && this.#child.signalCode === null
+    while (answer() === undefined && isUp() && performance.now() < giveUp) await sleep(10)
     const line = answer() ?? 'it did not answer'
     if (!line.includes('Reloaded'))
       throw new SparkError('ERR_IO', `nats-server did not take its new configuration: ${line}`)

@@ -34,7 +34,9 @@ export class NodeControl {
   readonly plane: ControlPlane
   readonly #nats: NatsControlPlane | undefined
   #server: NatsServer | undefined
-  readonly #options: NodeControlOptions
+  #options: NodeControlOptions
+  /** Settles when the server has heard of the last change. */
+  #turn: Promise<void> = Promise.resolve()
   readonly #ending = new AbortController()
   readonly #watching: Promise<void>
 
@@ -74,21 +76,23 @@ export class NodeControl {
 
   /** Nodes have joined or were revoked: the server that runs here hears of it. */
   update(): Promise<void> {
-    return this.#tell({})
+    return this.#inTurn(async () => {
+      const { credentials } = this.#options
+      await this.#server?.update({ credentials, nodes: await nodesOf(this.#options) })
+    })
   }
 
   /** Goes on with the next certificate of this node: the server shows it, and the connection is made anew. */
   async renew(credentials: NodeCredentials): Promise<void> {
-    await this.#tell({ credentials })
+    this.#options = { ...this.#options, credentials }
+    await this.update()
     await this.#nats?.renew(credentials)
   }
 
-  async #tell(change: { readonly credentials?: NodeCredentials }): Promise<void> {
-    try {
-      await this.#server?.update({ ...change, nodes: await nodesOf(this.#options) })
-    } catch (error) {
-      debug(`nats-server: ${(error as Error).message}`)
-    }
+  /** One change after the other: what was known last is written last. */
+  #inTurn(act: () => Promise<void>): Promise<void> {
+    this.#turn = this.#turn.then(act).catch(error => debug(`nats-server: ${(error as Error).message}`))
+    return this.#turn
   }
 
   /** Ends it. */
@@ -103,17 +107,15 @@ export class NodeControl {
   async #watch(): Promise<void> {
     const { signal } = this.#ending
     while (this.#server) {
-      const log = await this.#server.ended
-      for (let isUp = false; !isUp; ) {
+      const ended = this.#server
+      const log = await ended.ended
+      debug(`nats-server has ended: ${log}`)
+      while (this.#server === ended) {
         if (signal.aborted) return
-        debug(`nats-server ended and is started again: ${log}`)
-        try {
+        await this.#inTurn(async () => {
           this.#server = await startServer(this.#options)
-          isUp = true
-        } catch (error) {
-          debug((error as Error).message)
-          await sleep(restartMs, undefined, { signal }).catch(() => {})
-        }
+        })
+        if (this.#server === ended) await sleep(restartMs, undefined, { signal }).catch(() => {})
       }
       if (signal.aborted) await this.#server.stop()
     }

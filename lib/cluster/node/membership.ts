@@ -3,7 +3,13 @@ import { SparkError } from '../../core/errors.js'
 import { Discovery, type FoundNode } from '../discovery/discovery.js'
 import { type Address, formatAddress } from '../links/pipe.js'
 import { ClusterAuthority } from '../trust/authority.js'
-import { loadCredentials, type NodeCredentials, needsRenewal, saveCredentials } from '../trust/credentials.js'
+import {
+  loadCredentials,
+  type NodeCredentials,
+  needsRenewal,
+  saveCredentials,
+  validityOf,
+} from '../trust/credentials.js'
 import { parseCode } from '../trust/invitations.js'
 import { joinCluster } from '../trust/join.js'
 import type { NodeIdentity } from '../trust/node-identity.js'
@@ -46,8 +52,8 @@ const settleMs = 300
 
 /**
  * The credentials of this node.
- * @throws SparkError ERR_ARGUMENT where it has a cluster and another one is asked for; ERR_DENIED where it is refused; ERR_IO
- * where no cluster is found, or there is one on the network and it is not said whether to join it
+ * @throws SparkError ERR_ARGUMENT where it has a cluster and another one is asked for; ERR_DENIED where it is refused, or its
+ * certificate has expired and it is not to join again; ERR_IO where no cluster is found, or there is one on the network and it is not said whether to join it
  */
 export async function becomeMember(
   identity: NodeIdentity,
@@ -58,20 +64,32 @@ export async function becomeMember(
   const kept = await loadCredentials(folder)
   const authority = (await ClusterAuthority.isIn(folder)) ? await ClusterAuthority.open(folder) : undefined
   const wantsToJoin = options.code !== undefined || options.trustLan === true
-  if (wantsToJoin && (kept || authority)) {
+  const isOver = kept !== undefined && !authority && validityOf(kept.certificate).to.getTime() <= Date.now()
+  if (wantsToJoin && (kept || authority) && !isOver) {
     const name = kept?.clusterName ?? authority!.clusterName
     throw new SparkError(
       'ERR_ARGUMENT',
       `this node is of cluster '${name}' already: start it without a code, or give another DGX_SPARK_CLUSTER_HOME`,
     )
   }
-  if (kept && !(authority && needsRenewal(kept))) return { credentials: kept, authority }
+  if (isOver && !wantsToJoin) throw expired(kept)
+  if (kept && !isOver && !(authority && needsRenewal(kept))) return { credentials: kept, authority }
   if (authority) return { credentials: await certified(authority, identity), authority }
   if (wantsToJoin) return { credentials: await join(identity, options, look), authority: undefined }
   if (options.create === undefined)
     throw new SparkError('ERR_ARGUMENT', 'this node has no cluster: give create, code or trustLan')
   const begun = await ClusterAuthority.create(options.create, folder)
   return { credentials: await certified(begun, identity), authority: begun }
+}
+
+function expired({ certificate, clusterName }: NodeCredentials): SparkError {
+  const when = validityOf(certificate).to.toISOString()
+  const remedy =
+    'join again: dgx-spark up --join with the code that dgx-spark invite prints on the node with the CA'
+  return new SparkError(
+    'ERR_DENIED',
+    `the certificate of this node in cluster '${clusterName}' expired at ${when}: ${remedy}`,
+  )
 }
 
 async function certified(authority: ClusterAuthority, identity: NodeIdentity): Promise<NodeCredentials> {
@@ -93,8 +111,8 @@ async function join(
   do {
     for (const { addresses } of await findClusters(look, fingerprint))
       for (const address of addresses) {
-        const problem = await joinAt(address, identity, code).catch((error: SparkError) => error)
-        if (!(problem instanceof SparkError)) return problem
+        const problem = await joinAt(address, identity, code).catch((error: Error) => error)
+        if (!(problem instanceof Error)) return problem
         problems.set(formatAddress(address), problem.message)
       }
   } while (performance.now() < until)

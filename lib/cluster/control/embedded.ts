@@ -195,13 +195,13 @@ class EmbeddedLog implements DecisionLog {
 
   async *follow(from: number, signal: AbortSignal): AsyncIterable<LogRecord> {
     expectInteger('from', from, 0)
-    for (let next = from; ; ) {
+    if (this.#closing.aborted) throw closedError()
+    for (let next = from; !signal.aborted && !this.#closing.aborted; ) {
       for (const found of this.#records(next, this.#store.state.seq)) {
         if (signal.aborted || this.#closing.aborted) return
         yield found
         next = found.seq + 1
       }
-      if (signal.aborted || this.#closing.aborted) return
       if (this.#store.state.seq < next) await this.#waiters.wait([signal, this.#closing])
     }
   }

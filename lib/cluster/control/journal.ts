@@ -28,6 +28,7 @@ function textOf(line: Buffer): string | undefined {
 /** An open journal. One process at a time may have it. */
 export class Journal {
   readonly #file: string
+  readonly #maxBytes: number
   #handle: FileHandle
   #bytes: number
   /** Part of a batch may lie behind the end. */
@@ -35,8 +36,9 @@ export class Journal {
   /** After the disk failed to sync, what it holds is unknown until the file is read again. */
   #broken: SparkError | undefined
 
-  private constructor(file: string, handle: FileHandle, bytes: number) {
+  private constructor(file: string, handle: FileHandle, bytes: number, maxBytes: number) {
     this.#file = file
+    this.#maxBytes = maxBytes
     this.#handle = handle
     this.#bytes = bytes
   }
@@ -53,18 +55,19 @@ export class Journal {
 
   /**
    * Opens a journal, makes one if there is none, and reads it.
+   * @param maxBytes - which it never exceeds
    * @throws SparkError ERR_IO; ERR_FORMAT where acknowledged lines are damaged
    */
-  static async open(file: string): Promise<{ journal: Journal; texts: string[] }> {
+  static async open(file: string, maxBytes = maxFileBytes): Promise<{ journal: Journal; texts: string[] }> {
     const found = await stat(file).catch(() => undefined)
     if (!found) await writeFileAtomic(file, [lineOf(header)], 0o600)
-    else if (found.size > maxFileBytes)
+    else if (found.size > maxBytes)
       throw new SparkError('ERR_FORMAT', `${file} has ${found.size} bytes, more than a journal ever has`)
     const { texts, bytes, size } = await readJournal(file)
     const handle = await open(file, 'r+').catch(error => {
       throw ioError('write', file, error)
     })
-    const journal = new Journal(file, handle, bytes)
+    const journal = new Journal(file, handle, bytes, maxBytes)
     journal.#isTorn = bytes < size
     return { journal, texts }
   }
@@ -76,6 +79,7 @@ export class Journal {
   async append(text: string): Promise<void> {
     if (this.#broken) throw this.#broken
     const line = lineOf(text)
+    this.#expectRoom(this.#bytes + line.length)
     try {
       if (this.#isTorn) await this.#handle.truncate(this.#bytes)
       this.#isTorn = true
@@ -92,6 +96,12 @@ export class Journal {
     }
     this.#isTorn = false
     this.#bytes += line.length
+  }
+
+  #expectRoom(bytes: number): void {
+    if (bytes <= this.#maxBytes) return
+    const numbers = `it would have ${bytes} bytes of at most ${this.#maxBytes}`
+    throw new SparkError('ERR_IO', `${this.#file} is full: ${numbers}: keep fewer or shorter values in it`)
   }
 
   async #undo(error: unknown): Promise<SparkError> {
@@ -113,6 +123,7 @@ export class Journal {
     const counted = (text: string): Buffer => {
       const line = lineOf(text)
       bytes += line.length
+      this.#expectRoom(bytes)
       return line
     }
     await writeFileAtomic(this.#file, lines())

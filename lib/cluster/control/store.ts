@@ -28,8 +28,8 @@ interface Staged {
 const [maxRecords, maxRecordBytes] = [100_000, 2 ** 26]
 /** A batch ends with the request that makes it longer. */
 const maxBatchBytes = 2 ** 22
-/** The journal is replaced by the state when it is longer, and twice as long as after the last time. */
-const compactAbove = 2 ** 23
+/** The journal is replaced by the state when it is longer, and twice as long as after the last time, or so much longer. */
+const [compactAbove, compactAfter] = [2 ** 23, 2 ** 27]
 
 /** Everything that is stored, as of the last durable batch. */
 export class State {
@@ -242,6 +242,7 @@ export class Store {
       const decided = this.#requests.slice(0, count)
       this.#requests = this.#requests.slice(count)
       try {
+        await this.#compact()
         if (transaction.staged.length > 0)
           await this.#journal.append(`[${transaction.staged.map(({ json }) => json).join(',')}]`)
         this.failure = undefined
@@ -252,14 +253,14 @@ export class Store {
       }
       for (const staged of transaction.staged) staged.apply(this.state)
       for (const answer of answers) answer()
-      await this.#compact()
     }
     this.#isWriting = false
   }
 
   async #compact(): Promise<void> {
-    if (this.#journal.bytes < Math.max(compactAbove, 2 * this.#compacted)) return
-    // Where there is no room for a second file, the journal grows on until it is twice as long again.
+    const limit = Math.min(2 * this.#compacted, this.#compacted + compactAfter)
+    if (this.#journal.bytes < Math.max(compactAbove, limit)) return
+    // Where there is no room for a second file, the journal grows on until it is that much longer again.
     await this.#journal.replace(this.state.batches(this.#isDurable)).catch(() => {})
     this.#compacted = this.#journal.bytes
   }

@@ -36,6 +36,11 @@ export function expectJobsOptions(options: NodeJobsOptions): void {
 /** Where nodes have their jobs. */
 export const clusterQueue: JobQueueOptions = { queue: 'cluster', leaseMs: 5000, tries: 8 }
 
+/** Milliseconds that what jobs took and gave is kept after its last use, as the results in the control plane are. */
+const keptMs = 7 * 24 * 3_600_000
+/** How often it is looked for what is over. */
+const sweepMs = 24 * 3_600_000
+
 /** What {@link NodeJobs} need of their node. */
 export interface NodeJobsParts {
   readonly nodeId: string
@@ -70,6 +75,7 @@ export class NodeJobs {
   /** Begins to take jobs, unless the options are false. */
   static async open(parts: NodeJobsParts, options: NodeJobsOptions | false = {}): Promise<NodeJobs> {
     const jobs = new NodeJobs(parts, options)
+    jobs.#sweep()
     if (options) await jobs.#prepare(options)
     // Of a control plane that is shared jobs may come at any time.
     if (parts.control.kind === 'nats') jobs.#workHere()
@@ -155,6 +161,16 @@ export class NodeJobs {
         this.#waiting.shift()?.()
       }
     }
+  }
+
+  /** Removes long values that nobody asks for any more. */
+  #sweep(): void {
+    const remove = (): void => {
+      this.#parts.stages.store.removeUnused(keptMs).catch(error => debug((error as Error).message))
+    }
+    const timer = setInterval(remove, sweepMs).unref()
+    this.#ending.signal.addEventListener('abort', () => clearInterval(timer), { once: true })
+    remove()
   }
 
   #workHere(): void {

@@ -1,6 +1,7 @@
 // chunk-folder.ts: chunks as files, each named by its SHA-256.
 import { readdir, rm, stat, utimes } from 'node:fs/promises'
 import path from 'node:path'
+import type { SparkError } from '../../core/errors.js'
 import { debug } from '../../core/log.js'
 import { makeFolder, writeFileAtomic } from '../../io/atomic-write.js'
 import { readBytes } from '../../io/read-file.js'
@@ -45,22 +46,28 @@ export class ChunkFolder {
     return this.#chunks
   }
 
-  /** A chunk whose content has its hash; what was damaged is removed and not there. */
+  /**
+   * A chunk whose content has its hash; what was damaged is removed and not there.
+   * @throws SparkError ERR_IO where it cannot be read at the moment
+   */
   async read(hash: string): Promise<Uint8Array | undefined> {
-    const chunk = this.#chunks.get(hash)
-    if (!chunk) return undefined
-    const bytes = await readBytes(this.#fileOf(hash)).catch(error => {
-      debug((error as Error).message)
-      return undefined
-    })
+    if (!this.#chunks.has(hash)) return undefined
+    const bytes = await readBytes(this.#fileOf(hash)).catch(unlessGone)
     if (!bytes || (await hashOf(bytes)) !== hash) {
       await this.remove(hash)
       return undefined
     }
+    await this.touch(hash)
+    return bytes
+  }
+
+  /** Notes that a chunk is in use, where it is there. */
+  async touch(hash: string): Promise<void> {
+    const chunk = this.#chunks.get(hash)
+    if (!chunk) return
     chunk.used = Date.now()
     const now = new Date(chunk.used)
     await utimes(this.#fileOf(hash), now, now).catch(() => {})
-    return bytes
   }
 
   /** Keeps a chunk whose hash was checked. */
@@ -78,4 +85,14 @@ export class ChunkFolder {
   #fileOf(hash: string): string {
     return path.join(this.#folder, hash.slice(0, 2), hash)
   }
+}
+
+/**
+ * Undefined for the error of a file that is not there, or ended too soon.
+ * @throws the error otherwise: a disk or a process with too many files may be better later
+ */
+export function unlessGone(error: unknown): undefined {
+  const { code, cause } = error as SparkError & { readonly cause?: { readonly code?: string } }
+  if (code !== 'ERR_FORMAT' && cause?.code !== 'ENOENT') throw error
+  debug((error as Error).message)
 }

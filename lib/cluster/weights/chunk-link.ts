@@ -6,6 +6,7 @@
 //
 // An answer has the id of its question. The window of the link bounds what is on its way.
 import { SparkError } from '../../core/errors.js'
+import { debug } from '../../core/log.js'
 import type { Frame } from '../links/record.js'
 import { maxChunkBytes } from './manifest.js'
 import type { ChunkSource } from './sources.js'
@@ -247,7 +248,7 @@ export class ChunkLink implements ChunkSource {
   }
 
   async #serve({ id, hash, bytes }: Order): Promise<void> {
-    const chunk = await this.#store?.read(hash)
+    const chunk = await this.#store?.read(hash).catch(error => debug((error as Error).message))
     if (chunk?.byteLength !== bytes) {
       await this.#channel.send({ type: chunkFrames.none, id, payload: Buffer.alloc(0) })
       return

@@ -5,6 +5,7 @@ import path from 'node:path'
 import { debug } from '../../core/log.js'
 import { ioError, makeFolder, temporaryName, writeFileAtomic } from '../../io/atomic-write.js'
 import { fill, isThere, openFile, readJson } from '../../io/read-file.js'
+import { unlessGone } from './chunk-folder.js'
 import { type FileManifest, hashOf, manifestId, parseManifest, rangeOf } from './manifest.js'
 
 /** A file in which chunks lie. */
@@ -86,7 +87,10 @@ export class StoredFiles {
     return path.join(this.#folder, group, ...name.split('/'))
   }
 
-  /** A chunk whose content has its hash; undefined where its file is gone or has other content by now. */
+  /**
+   * A chunk whose content has its hash; undefined where its file is gone or has other content by now.
+   * @throws SparkError ERR_IO where it cannot be read at the moment
+   */
   async read(hash: string): Promise<Uint8Array | undefined> {
     const place = this.#places.get(hash)
     if (!place) return undefined
@@ -223,8 +227,7 @@ async function readRange(file: string, begin: number, length: number): Promise<U
     await fill(handle, file, bytes, begin)
     return bytes
   } catch (error) {
-    debug((error as Error).message)
-    return undefined
+    return unlessGone(ioError('read', file, error))
   } finally {
     await handle?.close()
   }

@@ -82,7 +82,10 @@ export class WeightStore implements AsyncDisposable {
     return this.#chunks.chunks.has(hash) || this.#files.has(hash)
   }
 
-  /** A chunk, checked against its hash; undefined where it is not there, or was damaged: then it is forgotten. */
+  /**
+   * A chunk, checked against its hash; undefined where it is not there, or was damaged: then it is forgotten.
+   * @throws SparkError ERR_ARGUMENT; ERR_IO where it cannot be read at the moment
+   */
   async read(hash: string): Promise<Uint8Array | undefined> {
     expectHash(hash)
     this.#expectOpen()
@@ -100,7 +103,7 @@ export class WeightStore implements AsyncDisposable {
       throw new SparkError('ERR_RANGE', `a chunk has ${bytes.byteLength} bytes; at most ${maxChunkBytes}`)
     const found = await hashOf(bytes)
     if (found !== hash) throw new SparkError('ERR_FORMAT', `bytes have the SHA-256 ${found}, not ${hash}`)
-    if (this.has(hash)) return
+    if (this.has(hash)) return this.#chunks.touch(hash)
     let writing = this.#writing.get(hash)
     if (!writing) {
       writing = this.#write(hash, bytes).finally(() => this.#writing.delete(hash))
@@ -173,6 +176,13 @@ export class WeightStore implements AsyncDisposable {
     })
     for (const index of chunks) await this.#chunks.remove(manifest.chunks[index]!)
     return file
+  }
+
+  /** @internal Removes chunks in no file that nobody holds and nobody has used for so many milliseconds. */
+  async removeUnused(ms: number): Promise<void> {
+    const since = Date.now() - ms
+    for (const [hash, { used }] of [...this.#chunks.chunks])
+      if (used < since && !this.#held.has(hash)) await this.#chunks.remove(hash)
   }
 
   /** @internal One caller at a time for a name. */

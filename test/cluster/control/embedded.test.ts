@@ -1,8 +1,9 @@
 // The control plane of one process: the contract, and what it does when the disk or the process fails.
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { EmbeddedControlPlane } from '#lib/cluster/control/embedded.js'
+import { Journal } from '#lib/cluster/control/journal.js'
 import { scriptResult } from '../../fixtures/child.js'
 import { contract, recordsOf } from '../../fixtures/cluster/contract.js'
 
@@ -118,4 +119,37 @@ t.test('the journal stays short where values are written again and again', async
   t.ok((await again.kv('placements').put('key', 1)) > revision)
   t.equal(await again.log.append('second', 1), 2)
   await again.close()
+})
+
+t.test('a journal never has more bytes than it may be opened with', async t => {
+  const file = path.join(t.testdir({}), 'journal.jsonl')
+  const text = JSON.stringify('x'.repeat(1000))
+  const { journal } = await Journal.open(file, 4096)
+  const full = { code: 'ERR_IO', message: /journal.jsonl is full: it would have \d+ bytes of at most 4096/ }
+  for (let n = 0; n < 3; n++) await journal.append(text)
+  await t.rejects(journal.append(text), full)
+  await t.rejects(journal.replace([text, text, text, text]), full)
+  await journal.append('"short"')
+  await journal.close()
+  const again = await Journal.open(file, 4096)
+  t.same(again.texts, [text, text, text, '"short"'])
+  await again.journal.replace([text])
+  await again.journal.append(text)
+  await again.journal.close()
+  const last = await Journal.open(file, 4096)
+  t.same(last.texts, [text, text])
+  await last.journal.close()
+  t.same(readdirSync(path.dirname(file)), ['journal.jsonl'])
+})
+
+t.test('those who follow come to an end when it is closed', async t => {
+  const plane = await EmbeddedControlPlane.open(t.testdir())
+  await plane.log.append(1)
+  const { signal } = new AbortController()
+  const log = plane.log.follow(1, signal)[Symbol.asyncIterator]()
+  t.match(await log.next(), { value: { record: 1 } })
+  const next = log.next()
+  await plane.close()
+  t.equal((await next).done, true)
+  await t.rejects(plane.log.follow(1, signal)[Symbol.asyncIterator]().next(), { code: 'ERR_DISPOSED' })
 })

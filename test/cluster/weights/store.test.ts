@@ -2,7 +2,17 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
@@ -59,6 +69,51 @@ t.test('wrong bytes, wrong hashes, damage on the disk', async t => {
   t.same(filesIn(folder), [])
   await store.write(hashOf(a), a)
   t.same(await store.read(hashOf(a)), Buffer.from(a))
+})
+
+t.test('a chunk that cannot be read at the moment stays', async t => {
+  const folder = t.testdir()
+  await using store = await WeightStore.open(folder)
+  const [a, whole] = [chunk(1), path.join(folder, 'whole')]
+  await store.write(hashOf(a), a)
+  const file = path.join(folder, 'chunks', hashOf(a).slice(0, 2), hashOf(a))
+  writeFileSync(whole, chunk(2))
+  const { chunks } = await store.addFile(whole)
+  for (const [place, hash] of [
+    [file, hashOf(a)],
+    [whole, chunks[0]!],
+  ] as const) {
+    renameSync(place, `${place}.away`)
+    symlinkSync(place, place)
+    await t.rejects(store.read(hash), { code: 'ERR_IO' })
+    t.ok(store.has(hash))
+    renameSync(`${place}.away`, place)
+    t.ok(await store.read(hash))
+    rmSync(place)
+    t.equal(await store.read(hash), undefined)
+    t.notOk(store.has(hash))
+  }
+})
+
+t.test('chunks that were not used for long are removed, unless they are held', async t => {
+  const folder = t.testdir()
+  const chunks = [0, 1, 2, 3, 4].map(n => chunk(n))
+  const hashes = chunks.map(hashOf)
+  {
+    await using store = await WeightStore.open(folder)
+    for (const [n, bytes] of chunks.entries()) await store.write(hashes[n]!, bytes)
+    for (const hash of hashes) utimesSync(path.join(folder, 'chunks', hash.slice(0, 2), hash), 1, 1)
+  }
+  await using store = await WeightStore.open(folder)
+  await store.read(hashes[0]!)
+  await store.write(hashes[1]!, chunks[1]!)
+  using _held = store.hold([hashes[2]!])
+  await store.removeUnused(3_600_000)
+  t.same(
+    hashes.map(hash => store.has(hash)),
+    [true, true, true, false, false],
+  )
+  t.equal(filesIn(folder).length, 3)
 })
 
 t.test('the least recently used chunks that nobody holds make way', async t => {

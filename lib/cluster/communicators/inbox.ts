@@ -10,10 +10,13 @@ export interface Piece {
   readonly bytes: Uint8Array
 }
 
+/** Says what is wrong when no piece comes in time. */
+type Late = (isBegun: boolean) => SparkError
+
 /** Bytes that wait before the sender has to. */
 const maxWaiting = 64 << 20
 
-/** A queue with one reader at a time. */
+/** A queue. Messages are read one after the other, in the order of the calls. */
 export class Inbox {
   readonly #pieces: Piece[] = []
   #bytes = 0
@@ -22,9 +25,11 @@ export class Inbox {
   #last: SparkError | undefined
   #arrived: (() => void) | undefined
   #taken: (() => void) | undefined
+  #turn: Promise<unknown> = Promise.resolve()
 
   /** Resolves when there is space for another one. */
   async push(piece: Piece): Promise<void> {
+    if (this.#error) return
     this.#pieces.push(piece)
     this.#bytes += piece.bytes.length
     this.#arrived?.()
@@ -52,14 +57,21 @@ export class Inbox {
 
   /**
    * Reads the next message of this operation into `into`.
-   * @param late - the error where its first piece does not come within `timeoutMs`
+   * @param late - the error where a piece does not come within `timeoutMs`; told whether others of the message did
    * @returns its bytes, which are more than those of `into` when it does not fit
    * @throws SparkError ERR_SHAPE where another operation comes, and what {@link end} and {@link fail} were told
    */
-  async read(op: string, into: Uint8Array, timeoutMs: number, late: () => SparkError): Promise<number> {
+  read(op: string, into: Uint8Array, timeoutMs: number, late: Late): Promise<number> {
+    const done = this.#turn.then(() => this.#read(op, into, timeoutMs, late))
+    this.#turn = done.catch(() => {})
+    return done
+  }
+
+  async #read(op: string, into: Uint8Array, timeoutMs: number, late: Late): Promise<number> {
     let size = 0
-    for (let more = true; more; ) {
-      const piece = await this.#next(timeoutMs, late)
+    let isBegun = false
+    for (let more = true; more; isBegun = true) {
+      const piece = await this.#next(timeoutMs, () => late(isBegun))
       if (piece.op !== op)
         throw new SparkError('ERR_SHAPE', `the other rank is in ${piece.op}, this one in ${op}`)
       if (size + piece.bytes.length <= into.length) into.set(piece.bytes, size)

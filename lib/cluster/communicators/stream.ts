@@ -41,6 +41,8 @@ interface Other {
   readonly collectives: Inbox
   readonly reader: LinkReader
   readonly member: EpochMember
+  /** Its last message: the pieces of the next one must not come between. */
+  sending: Promise<unknown>
 }
 
 /** A communicator over links. */
@@ -99,14 +101,23 @@ export class StreamCommunicator implements Communicator {
   async send(to: number, bytes: Uint8Array): Promise<void> {
     expectOther('to', to, this)
     expectBytes('bytes', bytes)
-    await this.#begun(() => this.#write(this.#other(to), 'send', bytes))
+    await this.#begun(() => {
+      const other = this.#other(to)
+      const sent = other.sending.then(() => this.#write(other, 'send', bytes))
+      other.sending = sent.catch(() => {})
+      return sent
+    })
   }
 
   async recv(from: number, into: Uint8Array): Promise<void> {
     expectOther('from', from, this)
     expectBytes('into', into)
-    const late = (): SparkError =>
-      new SparkError('ERR_IO', `recv: rank ${from} did not answer within ${this.#timeoutMs} ms`)
+    const late = (isBegun: boolean): SparkError => {
+      const error = new SparkError('ERR_IO', `recv: rank ${from} did not answer within ${this.#timeoutMs} ms`)
+      // What is left of its message would be taken for the next one.
+      if (isBegun) this.#end(error)
+      return error
+    }
     await this.#begun(async () => {
       const size = await this.#other(from).messages.read('send', into, this.#timeoutMs, late)
       if (size !== into.length)
@@ -177,7 +188,7 @@ export class StreamCommunicator implements Communicator {
       },
     }
     const reader = LinkReader.of(link)
-    return { rank, link, messages, collectives, reader, member }
+    return { rank, link, messages, collectives, reader, member, sending: Promise.resolve() }
   }
 
   #epochIsOver(old: number, rank: number, epoch: number): SparkError {
@@ -272,6 +283,7 @@ export class StreamCommunicator implements Communicator {
         const more = begin + pieceBytes < bytes.length ? 1 : 0
         const payload = bytes.subarray(begin, begin + pieceBytes)
         await link.send({ type: type + more, id: this.epoch, payload }, this.#stop.signal)
+        timer.refresh()
       }
     } catch (error) {
       this.#end(new SparkError('ERR_IO', `rank ${rank} is gone: ${(error as Error).message}`))
@@ -345,7 +357,13 @@ export class StreamCommunicator implements Communicator {
   }
 
   #detach(): void {
-    for (const { reader, member } of this.#others) reader.detach(member)
+    const left = new SparkError('ERR_DISPOSED', `rank ${this.rank} has left its communicator`)
+    for (const { reader, member, messages, collectives } of this.#others) {
+      reader.detach(member)
+      // A piece that waits there would hold up the next epoch.
+      messages.fail(left)
+      collectives.fail(left)
+    }
   }
 }
 

@@ -96,6 +96,53 @@ t.test('other ranks than those that were agreed on', async t => {
   })
 })
 
+/** Both ranks of an epoch. */
+async function pair(t: Test) {
+  const mesh = await makeMesh(t, 2)
+  const enter = (epoch: number, rank: number, timeoutMs = 20_000): Promise<Communicator> =>
+    join({ kind: 'stream', epoch, rank, world: 2, timeoutMs, peers: mesh.peersOf(rank, 2) })
+  return { mesh, enter, both: (epoch: number) => Promise.all([enter(epoch, 0), enter(epoch, 1)]) }
+}
+
+t.test('large messages at a time keep their order and do not mix', async t => {
+  const [a, b] = await (await pair(t)).both(1)
+  const messages = [9, 5, 13].map((mebibytes, n) => new Uint8Array((mebibytes << 20) + n).fill(n + 1))
+  const into = messages.map(({ length }) => new Uint8Array(length))
+  await Promise.all([...messages.map(each => a.send(1, each)), ...into.map(each => b.recv(0, each))])
+  for (const [n, each] of into.entries()) t.equal(Buffer.compare(each, messages[n]!), 0, `message ${n}`)
+  await Promise.all([a.leave(), b.leave()])
+})
+
+t.test('a rank that leaves with much unread lets the next epoch begin', async t => {
+  const { mesh, both } = await pair(t)
+  const [a, b] = await both(1)
+  const sent = Promise.allSettled([1, 2, 3].map(() => a.send(1, new Uint8Array(40 << 20))))
+  const link = mesh.peersOf(1, 2)[0] as FrameStream
+  // Pieces of 4 MiB, of which 64 MiB may wait.
+  const isFull = (): boolean => link.counts.framesReceived > 18
+  for (let i = 0; i < 1000 && !isFull(); i++) await new Promise(resolve => setTimeout(resolve, 10))
+  t.ok(isFull())
+  await b.leave()
+  await sent
+  await a.leave()
+  const [c, d] = await both(2)
+  await Promise.all([c.barrier(), d.barrier()])
+  await Promise.all([c.leave(), d.leave()])
+})
+
+t.test('a message that does not end in time ends the communicator', async t => {
+  const { mesh, enter } = await pair(t)
+  const link = mesh.peersOf(1, 2)[0] as FrameStream
+  await link.send({ type: 192, id: 1, payload: Buffer.from(new Uint32Array([1, 2]).buffer) })
+  const communicator = await enter(1, 0, 200)
+  const late = { code: 'ERR_IO', message: /recv: rank 1 did not answer within 200 ms/ }
+  await t.rejects(communicator.recv(1, new Uint8Array(8)), late)
+  const first = link.send({ type: 195, id: 1, payload: new Uint8Array(4) })
+  await t.rejects(communicator.recv(1, new Uint8Array(8)), late)
+  await first
+  await t.rejects(communicator.send(1, new Uint8Array(1)), late)
+})
+
 t.test('frames that no rank sends', async t => {
   const join9 = Buffer.from(new Uint32Array([9, 9]).buffer)
   const frames: [string, { type: number; payload: Uint8Array }, string][] = [

@@ -1,6 +1,6 @@
 // Graphs that ranks share give what one machine gives, within rounding; each rank has its part of the weights.
 import path from 'node:path'
-import { Model, type Tensor } from 'dgx-spark'
+import { GraphBuilder, Model, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { canonicalise } from '#lib/graph/rewrites/canonicalise.js'
 import { readOnnx } from '#lib/io/onnx/read.js'
@@ -49,3 +49,29 @@ for (const file of skip ? [] : modelFiles().filter(file => !left.test(path.basen
           )
       await ranks.close()
     })
+
+const noAddon = backends.includes('cpu') ? false : 'no native addon here'
+
+for (const out of [31, 32])
+  t.test(`a product with a computed bias, ${out} out features`, { skip: noAddon }, async t => {
+    const g = new GraphBuilder()
+    const x = g.input('x', 'f32', [2, 33])
+    const image = g.input('image', 'f32', [1, 3, 7, 7])
+    const bias = g.input('bias', 'f32', [out])
+    const w = g.initializer('w', Tensor.random([33, out], { seed: 1 }))
+    const kernel = g.initializer('kernel', Tensor.random([out, 3, 3, 3], { seed: 2 }))
+    const exp = g.add('Exp', [bias])
+    g.output(g.add('Gemm', [x, w, exp]), 'y')
+    g.output(g.add('Conv', [image, kernel, exp]), 'z')
+    const graph = g.build()
+    const feeds = tensorsOf(randomFeeds(graph, 3, {})) as Record<string, Tensor<never>>
+    using model = await Model.fromGraph(graph, { backend: 'cpu', precision: 'fp32' })
+    const whole = await model.run<Tensor<never>>(feeds)
+    const ranks = await openRanks(graph, 2)
+    const { whole: kept } = ranks.splits[0]!
+    t.match([...kept.values()], out === 31 ? [/its bias .* 31 rows/, /its bias/] : [])
+    for (const results of await ranks.run(feeds))
+      for (const [name, value] of Object.entries(whole))
+        t.ok(relativeDistance(results[name]!, value) <= 1e-5, name)
+    await ranks.close()
+  })

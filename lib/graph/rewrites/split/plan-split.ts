@@ -94,7 +94,7 @@ class Planner implements SplitPlan {
       if (weight === undefined || this.#elements(weight) < Math.max(smallWeight, gatheredShare * total))
         continue
       const axis = linear ? linear.out.weight : 0
-      const why = this.#whyRows(weight, axis)
+      const why = this.#whyRows(weight, axis) ?? (linear && this.#whyBias(node, linear))
       if (why !== undefined) this.whole.set(weight, why)
       else if (linear) this.gathered.set(node, linear)
       else this.tables.add(node)
@@ -142,6 +142,19 @@ class Planner implements SplitPlan {
     if (this.#facts.divides(size)) return this.#whyUncut(name, plain(axis, size))
     if (!constant) return `${size} rows are not divisible by ${world}`
     return whyWhole(constant, axis, [unevenRange(size, { rank: 0, world })])
+  }
+
+  /** Why the bias of a product cannot be cut with its rows; undefined where it can, and where there is none. */
+  #whyBias(node: Node, { bias }: Linear): string | undefined {
+    const name = node.inputs[bias]
+    if (!name) return undefined
+    const shape = this.#facts.shape(name)
+    const size = shape?.at(-1)
+    if (shape?.length === 0 || size === 1) return undefined
+    if (typeof size !== 'number') return 'the size of its bias is not known'
+    if (this.#facts.divides(size) && !this.#facts.isFixed(name)) return undefined
+    const why = this.#whyRows(name, shape!.length - 1)
+    return why && `its bias ${name}: ${why}`
   }
 
   /** Why a fixed value cannot be cut; undefined where it can. */

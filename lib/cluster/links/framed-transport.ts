@@ -17,6 +17,7 @@ export function framedTransport(maker: PipeMaker): StreamTransport {
       const { address = { host: '127.0.0.1', port: 0 } } = options
       expectAddress('options.address', address, 0)
       const limits = linkLimits(options, listenerNames)
+      options.signal?.throwIfAborted()
       const listening = new Listening(maker.name, credentials, policy, limits, options)
       await listening.open(service => maker.serve(address, service))
       return listening

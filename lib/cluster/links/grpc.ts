@@ -9,6 +9,7 @@ import { SparkError } from '../../core/errors.js'
 import { type Peer, peerOf } from '../trust/credentials.js'
 import { tlsOptions } from '../trust/tls.js'
 import { framedTransport } from './framed-transport.js'
+import { expectNoLocalAddress } from './options.js'
 import { type Address, formatAddress, type Pipe, plainAddress } from './pipe.js'
 import { pieceBytes } from './record.js'
 import { noChannel, pipeOf, serveTls } from './tls-pipes.js'
@@ -96,6 +97,7 @@ async function dial({
   localAddress,
   signal,
 }: DialTarget): Promise<Pipe> {
+  expectNoLocalAddress('grpc', localAddress)
   const grpc = await loadGrpc()
   const { checkServerIdentity, ...secure } = tlsOptions(credentials, policy).client(expectedNodeId)
   let peer: Peer | null = null
@@ -122,7 +124,7 @@ async function dial({
   }
   const duplex = new CallStream(call as unknown as Duplex, () => client.close())
   const remoteAddress = plainAddress(call.getPeer().replace(/:\d+$/, ''))
-  return { duplex, peer: peer!, channel: noChannel, localAddress: localAddress ?? '', remoteAddress }
+  return { duplex, peer: peer!, channel: noChannel, localAddress: '', remoteAddress }
 }
 
 async function serve(address: Address, service: PipeService): Promise<PipeServer> {
@@ -154,7 +156,7 @@ async function serve(address: Address, service: PipeService): Promise<PipeServer
   }
   const listener = await serveTls(address, service, taken, { ALPNProtocols: ['h2'] })
   return {
-    address: listener.address,
+    ...listener,
     async close() {
       server.forceShutdown()
       await listener.close()

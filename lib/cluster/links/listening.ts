@@ -68,9 +68,9 @@ export class Listening implements StreamListener {
     this.#server?.renew?.(credentials)
   }
 
-  /** Begins to listen. */
+  /** Begins to listen. @throws SparkError ERR_IO where it was closed meanwhile */
   async open(serve: (service: PipeService) => Promise<PipeServer>): Promise<void> {
-    this.#server = await serve({
+    const server = await serve({
       credentials: this.#credentials,
       policy: this.#policy,
       gate: this.#gate,
@@ -78,6 +78,10 @@ export class Listening implements StreamListener {
       handshakeMs: this.#limits.handshakeMs,
       accepted: pipe => void this.#greet(pipe),
     })
+    this.#server = server
+    if (!this.#abort.signal.aborted) return
+    await server.close()
+    throw this.#abort.signal.reason
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<FrameStream, void, void> {

@@ -1,5 +1,6 @@
 // options.ts: limits of a link and their defaults.
 import { argumentError, expectInteger, expectKnownOptions, expectSignal } from '../../core/checks.js'
+import { SparkError } from '../../core/errors.js'
 
 /** Limits of links. Both ends may differ: each keeps to the smaller limit. */
 export interface LinkOptions {
@@ -65,6 +66,15 @@ export function linkLimits(options: LinkOptions, more: readonly string[] = []): 
     limits[name] = value
   }
   return limits
+}
+
+/** Refuses a choice that a transport has not. @throws SparkError ERR_UNSUPPORTED */
+export function expectNoLocalAddress(transport: string, localAddress: string | undefined): void {
+  if (localAddress === undefined) return
+  throw new SparkError(
+    'ERR_UNSUPPORTED',
+    `${transport} cannot connect from localAddress ${localAddress}: leave it out, or use tls or tcp`,
+  )
 }
 
 /**

@@ -4,6 +4,7 @@ import { lookup } from 'node:dns/promises'
 import { Duplex } from 'node:stream'
 import { SparkError } from '../../core/errors.js'
 import { framedTransport } from './framed-transport.js'
+import { expectNoLocalAddress } from './options.js'
 import type { Address, Pipe } from './pipe.js'
 import { openQuinn, type QuinnConnection, type QuinnStream, remoteAddressOf, remotePeerId } from './quinn.js'
 import { pieceBytes } from './record.js'
@@ -64,7 +65,8 @@ function pipeOf(duplex: Duplex, connection: QuinnConnection, peerIds: [string, s
   }
 }
 
-async function dial(from: string, { address, signal }: DialTarget): Promise<Pipe> {
+async function dial(from: string, { address, localAddress, signal }: DialTarget): Promise<Pipe> {
+  expectNoLocalAddress('quic', localAddress)
   const quinn = openQuinn(from)
   const { address: host } = await lookup(address.host)
   const connection = await abortable(quinn.connect(host, address.port), signal)
@@ -104,7 +106,10 @@ async function serve(from: string, address: Address, service: PipeService): Prom
         leave()
       })
       .catch(() => {})
-    const duplex = new QuicDuplex(await connection.inboundStream(), connection)
+    // Whoever makes no stream would have its place until it goes away.
+    const late = setTimeout(() => connection.abort(), service.handshakeMs)
+    const stream = await connection.inboundStream().finally(() => clearTimeout(late))
+    const duplex = new QuicDuplex(stream, connection)
     service.accepted(pipeOf(duplex, connection, [remotePeerId(connection), quinn.peerId]))
   }
   const refused = ({ message }: Error): void =>

@@ -2,6 +2,7 @@
 // they are when the link begins; whoever can change packets on the way can change frames.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, isIP, type Socket } from 'node:net'
+import { ioError } from '../../io/atomic-write.js'
 import { Fabric } from './fabric.js'
 import { framedTransport } from './framed-transport.js'
 import { type Pipe, plainAddress } from './pipe.js'
@@ -60,7 +61,11 @@ export function tcpTransport(fabric: readonly string[] = []): StreamTransport {
         service.accepted(pipeOf(socket))
       })
       server.listen(address)
-      await once(server, 'listening')
+      try {
+        await once(server, 'listening')
+      } catch (error) {
+        throw ioError('read', `port ${address.port} of ${address.host}`, error)
+      }
       server.on('error', () => {})
       return {
         address: { host: address.host, port: (server.address() as AddressInfo).port },

@@ -47,7 +47,8 @@ export interface StreamTransport {
   /**
    * Makes a link to a node.
    * @param expectedNodeId - uuid; another node at this address is refused. Undefined: any node of the cluster may be there
-   * @throws SparkError ERR_ARGUMENT, ERR_DENIED when either node refuses the other, ERR_IO without a connection
+   * @throws SparkError ERR_ARGUMENT, ERR_DENIED when either node refuses the other, ERR_IO without a connection,
+   * ERR_UNSUPPORTED for an option that this transport lacks
    */
   connect(
     address: Address,
@@ -61,7 +62,7 @@ export interface StreamTransport {
 export interface ConnectOptions extends LinkOptions {
   /** Who else is refused: revoked certificates, for example. Default: nobody. */
   policy?: PeerPolicy
-  /** The address of this machine to connect from; chooses the interface. Default: the system's choice. */
+  /** Of `tls` and `tcp`: the address of this machine to connect from; chooses the interface. Default: the system's choice. */
   localAddress?: string
 }
 

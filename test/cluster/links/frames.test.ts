@@ -1,8 +1,5 @@
 // Frames: the reader of records against peers that lie, the queue against senders that push, and new keys under load.
-import { randomBytes } from 'node:crypto'
-import { connect as connectTcp } from 'node:net'
 import { type Duplex, duplexPair } from 'node:stream'
-import { connect } from 'node:tls'
 import t, { type Test } from 'tap'
 import { FrameQueue } from '#lib/cluster/links/frame-queue.js'
 import { FrameStream } from '#lib/cluster/links/frame-stream.js'
@@ -21,13 +18,11 @@ import {
 import { tcpTransport } from '#lib/cluster/links/tcp.js'
 import { tlsTransport } from '#lib/cluster/links/tls.js'
 import type { ListenOptions, StreamTransport } from '#lib/cluster/links/transport.js'
-import { tlsOptions } from '#lib/cluster/trust/tls.js'
 import { randomGenerator } from '#lib/core/random.js'
 import { lab, openDoor } from '../../fixtures/cluster/lab.js'
 import { transports } from '../../fixtures/cluster/transports.js'
 
 const [a, b] = await lab(t, 2)
-const [foreign] = await lab(t, 1)
 
 /** A reader that keeps what it finds and lets frames of up to 1000 bytes begin. */
 function reader(): { reader: RecordReader; frames: Frame[]; controls: number[]; begun: number[] } {
@@ -204,34 +199,6 @@ t.test('tcp stays on loopback and declared networks', async t => {
   for (const fabric of ['nothing0', '10.0.0.0', '10.0.0.0/0', '10.0.0.0/33', 'x/8'])
     t.throws(() => tcpTransport([fabric]), { code: 'ERR_ARGUMENT' }, fabric)
   t.ok(tcpTransport(['lo', '10.9.0.0/16', 'fd00::/8']))
-})
-
-t.test('a listener that is not spoken to, or not well', async t => {
-  const listener = await listen(t, tlsTransport(), { handshakeMs: 150, maxConnectionsPer10s: 8 })
-  const { port } = listener.address
-  const secure = tlsOptions(a, openDoor).client(b.nodeId)
-  const wanted = async (socket: Duplex): Promise<void> => {
-    socket.on('error', () => {})
-    socket.resume()
-    await new Promise(resolve => socket.on('close', resolve))
-  }
-  await wanted(connect({ ...secure, host: '127.0.0.1', port })) // says nothing
-  const garbage = connect({ ...secure, host: '127.0.0.1', port })
-  garbage.write(randomBytes(64))
-  await wanted(garbage)
-  const { cert: _cert, key: _key, ...nameless } = secure
-  await wanted(connect({ ...nameless, host: '127.0.0.1', port }))
-  const old = { ...secure, minVersion: 'TLSv1.2' as const, maxVersion: 'TLSv1.2' as const }
-  await wanted(connect({ ...old, host: '127.0.0.1', port }))
-  await t.rejects(tlsTransport().connect(listener.address, foreign, b.nodeId), { code: /ERR_IO|ERR_DENIED/ })
-  const trusting = { rejectUnauthorized: false, checkServerIdentity: () => undefined }
-  await wanted(connect({ ...tlsOptions(foreign, openDoor).client(), ...trusting, host: '127.0.0.1', port }))
-  t.match(listener.refused, {
-    ...{ timeout: 1, frame: 1, 'no certificate': 1, 'tls version': 1, 'foreign certificate': 1 },
-  })
-  const flood = Array.from({ length: 20 }, () => wanted(connectTcp({ host: '127.0.0.1', port })))
-  await Promise.all(flood)
-  t.ok(listener.refused['too many']! >= 10)
 })
 
 /** A link whose other end is in the hands of the test. */

@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises'
 import { createGunzip, createGzip } from 'node:zlib'
 import { SparkError } from '../../core/errors.js'
 import { ioError, writeFileAtomic } from '../../io/atomic-write.js'
-import { isThere, readBytes, readText } from '../../io/read-file.js'
+import { isThere, readText } from '../../io/read-file.js'
 
 /** A file of records. */
 export interface Segment {
@@ -108,30 +108,67 @@ export async function archive(folder: string, number: number): Promise<void> {
   await rm(file)
 }
 
+const checkpointLines = (folder: string): AsyncGenerator<SegmentLine> =>
+  linesOf({ number: 0, file: checkpointsOf(folder), isArchive: false })
+
 /**
  * The notes of a log, oldest first. A line that is torn at the end is left out.
  * @throws SparkError ERR_FORMAT, ERR_IO
  */
-export async function readNotes(folder: string): Promise<string[]> {
+export async function* notesOf(folder: string): AsyncGenerator<string> {
   const file = checkpointsOf(folder)
-  if (!(await isThere(file))) return []
-  const lines = (await readText(file)).split('\n').slice(0, -1)
-  return lines.map((line, i) => {
-    try {
-      const { note } = JSON.parse(line)
-      if (typeof note === 'string') return note
-    } catch {}
-    throw new SparkError('ERR_FORMAT', `${file}, line ${i + 1}, is no checkpoint`)
-  })
+  if (!(await isThere(file))) return
+  let number = 0
+  for await (const { bytes, isWhole } of checkpointLines(folder)) {
+    number++
+    if (isWhole) yield noteOf(bytes, `${file}, line ${number}`)
+  }
+}
+
+function noteOf(bytes: Buffer, where: string): string {
+  try {
+    const { note } = JSON.parse(bytes.toString())
+    if (typeof note === 'string') return note
+  } catch {}
+  throw new SparkError('ERR_FORMAT', `${where}, is no checkpoint`)
 }
 
 /** Cuts off a checkpoint that was torn when its process was killed. @throws SparkError ERR_IO */
 export async function cutTornNote(folder: string): Promise<void> {
   const file = checkpointsOf(folder)
   if (!(await isThere(file))) return
-  const bytes = await readBytes(file)
-  const end = Buffer.from(bytes.buffer).lastIndexOf(10) + 1
-  if (end < bytes.byteLength) await truncate(file, end)
+  for await (const { isWhole, offset } of checkpointLines(folder)) if (!isWhole) await truncate(file, offset)
+}
+
+/** Bytes behind which the checkpoints are written anew, with the last ones only. */
+const maxCheckpointBytes = 1 << 20
+
+/**
+ * Adds a note to the checkpoints of a log.
+ * @param cosigned - the note before it that is kept where the file has become long
+ * @throws SparkError ERR_IO
+ */
+export async function addNote(folder: string, note: string, cosigned: string | undefined): Promise<void> {
+  const file = checkpointsOf(folder)
+  const lineOf = (text: string): string => `${JSON.stringify({ note: text })}\n`
+  const handle = await open(file, 'a', 0o600)
+  try {
+    const { size } = await handle.stat()
+    if (size > maxCheckpointBytes) {
+      const lines = [cosigned ?? [], note].flat().map(lineOf)
+      return await writeFileAtomic(file, [Buffer.from(lines.join(''))], 0o600)
+    }
+    try {
+      await handle.appendFile(lineOf(note))
+      await handle.datasync()
+    } catch (error) {
+      // The next one begins a line of its own.
+      await handle.truncate(size)
+      throw error
+    }
+  } finally {
+    await handle.close()
+  }
 }
 
 /** Opens a segment to append to; a new one is there after a power cut too. @throws SparkError ERR_IO */

@@ -1,5 +1,5 @@
 // audit.ts: the audit log of a node: who did what, in files that cannot be changed unseen.
-import { type FileHandle, open, rm, truncate } from 'node:fs/promises'
+import { type FileHandle, rm, truncate } from 'node:fs/promises'
 import path from 'node:path'
 import { expectInteger } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
@@ -7,18 +7,18 @@ import { debug } from '../../core/log.js'
 import { ioError } from '../../io/atomic-write.js'
 import { type Lock, lockFolder } from '../../io/lock.js'
 import {
+  addNote,
   archive,
-  checkpointsOf,
   cutTornNote,
   linesOf,
+  notesOf,
   openSegment,
-  readNotes,
   segmentFile,
   segmentsIn,
   writeOwner,
 } from './audit-files.js'
 import { type AuditEvent, checkedEvent, firstPrev, hashOf, lineOf, recordOf } from './audit-record.js'
-import { type Checkpoint, parseNote, signCheckpoint } from './checkpoint.js'
+import { type Checkpoint, parseNote, signCheckpoint, witnessName } from './checkpoint.js'
 import { clusterHome, makeSecretFolder } from './home.js'
 import { MerkleTree } from './merkle.js'
 import type { NodeIdentity } from './node-identity.js'
@@ -70,6 +70,8 @@ export class AuditLog {
   #handle: FileHandle | undefined
   #bytes = 0
   #note: string | undefined
+  /** The last one with signatures of witnesses. */
+  #cosigned: string | undefined
   #noted = 0
   #waiting: Waiting[] = []
   #writing: Promise<void> | undefined
@@ -140,10 +142,14 @@ export class AuditLog {
     })
   }
 
-  /** Appends a signature of a witness to the last checkpoint, if it still is the one that was signed. */
+  /** Appends a signature of a witness to the last checkpoint, if it still is the one that was signed and has none of that witness. */
   async addCosignature(note: string, line: string): Promise<void> {
-    if (this.#note === undefined || parseNote(note).body !== parseNote(this.#note).body) return
-    await this.#keepNote(this.#note + line)
+    if (this.#note === undefined) return
+    const { body, signatures } = parseNote(this.#note)
+    const signed = parseNote(note + line)
+    const own = signed.signatures.at(-1)!
+    const isKnown = signatures.some(({ name, keyId }) => name === own.name && keyId === own.keyId)
+    if (signed.body === body && !isKnown) await this.#keepNote(this.#note + line)
   }
 
   /** Writes what waits, signs a checkpoint and ends. */
@@ -182,7 +188,7 @@ export class AuditLog {
       if (!isLast || segment.isArchive) this.#bytes = 0
     }
     await cutTornNote(this.folder)
-    this.#note = (await readNotes(this.folder)).at(-1)
+    for await (const note of notesOf(this.folder)) this.#remember(note)
     if (this.#note !== undefined) this.#expectContinued(parseNote(this.#note))
     return repair
   }
@@ -269,10 +275,12 @@ export class AuditLog {
   /** Begins the next file, and archives the full one. */
   async #rotate(): Promise<void> {
     await this.#sign()
-    await this.#handle!.close()
-    const full = this.#segment++
-    this.#handle = await openSegment(this.folder, this.#segment)
+    const [full, fullHandle] = [this.#segment, this.#handle!]
+    // Where the disk is full the log goes on in the file that is open.
+    this.#handle = await openSegment(this.folder, full + 1)
+    this.#segment++
     this.#bytes = 0
+    await fullHandle.close()
     await archive(this.folder, full)
   }
 
@@ -284,20 +292,12 @@ export class AuditLog {
   }
 
   async #keepNote(note: string): Promise<void> {
-    const handle = await open(checkpointsOf(this.folder), 'a', 0o600)
-    try {
-      const { size } = await handle.stat()
-      try {
-        await handle.appendFile(`${JSON.stringify({ note })}\n`)
-        await handle.datasync()
-      } catch (error) {
-        // The next one begins a line of its own.
-        await handle.truncate(size)
-        throw error
-      }
-    } finally {
-      await handle.close()
-    }
+    await addNote(this.folder, note, this.#cosigned)
+    this.#remember(note)
+  }
+
+  #remember(note: string): void {
     this.#note = note
+    if (note.includes(witnessName(''))) this.#cosigned = note
   }
 }

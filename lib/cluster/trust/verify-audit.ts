@@ -1,6 +1,6 @@
 // verify-audit.ts: finds what was changed in an audit log: edits, cuts, reorders, forks.
 import { SparkError } from '../../core/errors.js'
-import { type LogOwner, linesOf, readNotes, readOwner, segmentsIn } from './audit-files.js'
+import { type LogOwner, linesOf, notesOf, readOwner, segmentsIn } from './audit-files.js'
 import { type AuditRecord, firstPrev, hashOf, recordOf } from './audit-record.js'
 import { cosignedAt, isSignedByLog, parseNote, type SignedNote, witnessesIn } from './checkpoint.js'
 import { MerkleTree } from './merkle.js'
@@ -59,11 +59,9 @@ export async function verifyAudit(folder: string, options: VerifyAuditOptions = 
     if (problems.length < maxProblems) problems.push({ kind, message })
   }
   const owner = options.owner ?? (await readOwner(folder))
+  // Before the records: a node that runs signs a checkpoint when its records are on the disk.
+  const own = await readNotes(folder, found)
   const tree = await readTree(folder, found)
-  const own = await readNotes(folder).catch(error => {
-    found('damage', (error as SparkError).message)
-    return []
-  })
   const notes = [
     ...own.map(text => ({ text, source: 'a checkpoint in the folder' })),
     ...(options.notes ?? []).map(text => ({ text, source: 'a checkpoint that a peer has kept' })),
@@ -81,6 +79,16 @@ export async function verifyAudit(folder: string, options: VerifyAuditOptions = 
 }
 
 type Found = (kind: AuditProblemKind, message: string) => void
+
+async function readNotes(folder: string, found: Found): Promise<string[]> {
+  const notes: string[] = []
+  try {
+    for await (const note of notesOf(folder)) notes.push(note)
+  } catch (error) {
+    found('damage', (error as SparkError).message)
+  }
+  return notes
+}
 
 /** The tree over all lines, whatever is in them. */
 async function readTree(folder: string, found: Found): Promise<MerkleTree> {

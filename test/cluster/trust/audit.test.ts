@@ -1,7 +1,16 @@
 // The audit log: what is acknowledged stays, and every way to change it is found.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { open } from 'node:fs/promises'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
@@ -295,6 +304,39 @@ t.test('a torn last line is cut off by name, and so is a torn checkpoint', async
     result: /^19 bytes of a torn line .* audit-00000001\.jsonl were cut off/,
   })
   t.match(await verifyAudit(folder), { isIntact: true, records: 6 })
+})
+
+t.test('checkpoints do not grow without bound', async t => {
+  const { folder, identity } = await makeLog(t, 4)
+  const file = path.join(folder, 'checkpoints.jsonl')
+  const peer = await NodeIdentity.open(path.join(folder, '..', 'peer'))
+  const witness = new Witness(peer)
+  const ask = (request: CosignRequest) => witness.cosign(identity, request)
+  const log = await AuditLog.open(identity)
+  await askWitness(log, peer, ask)
+  const once = readFileSync(file, 'utf8')
+  await askWitness(log, peer, ask)
+  t.equal(readFileSync(file, 'utf8'), once, 'a witness that has cosigned adds nothing')
+  await log.close()
+  writeFileSync(file, once.repeat(Math.ceil(2 ** 20 / once.length) + 1))
+  const again = await AuditLog.open(identity)
+  await again.append(event)
+  await again.close()
+  t.equal(readFileSync(file, 'utf8').trim().split('\n').length, 2, 'the last one, and the last cosigned one')
+  t.match(await verifyAudit(folder, { peers: [peer] }), { isIntact: true, covered: 5, cosigned: 4 })
+})
+
+t.test('a log goes on where the next file cannot be opened', async t => {
+  const { folder, identity } = await makeLog(t, 4)
+  const next = path.join(folder, 'audit-00000002.jsonl')
+  const log = await AuditLog.open(identity, { segmentBytes: 100 })
+  mkdirSync(next)
+  t.same(await fill(log, 2), [4, 5])
+  t.same(await fill(log, 2), [6, 7])
+  rmdirSync(next)
+  t.same(await fill(log, 2), [8, 9])
+  await log.close()
+  t.match(await verifyAudit(folder), { isIntact: true, records: 10 })
 })
 
 t.test('a disk that is full in the middle of a checkpoint', async t => {

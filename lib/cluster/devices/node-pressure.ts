@@ -52,17 +52,13 @@ export class NodePressure {
    */
   async update(devices: readonly DeviceRecord[], now: number = Date.now()): Promise<PressureDecision> {
     const measured = devices.flatMap(device => this.#measure(device) ?? [])
-    const hottest = measured.reduce<Measured | undefined>(
-      (most, each) => (most === undefined || each.highest > most.highest ? each : most),
-      undefined,
-    )
     const constraints = await this.#constraints.read()
-    const { temperature, forecast } = hottest ?? {}
+    const temperatures = measured.map(({ temperature }) => temperature)
+    const forecast = measured.flatMap(device => device.forecast).sort((a, b) => a.seconds - b.seconds)
     const decision = this.#policy.decide({
       now,
       constraints,
-      ...(temperature !== undefined && { temperature }),
-      ...(forecast && { forecast }),
+      ...(measured.length > 0 && { temperature: Math.max(...temperatures), forecast }),
     })
     if (decision.changed) await this.#gate.apply(decision)
     return decision
@@ -81,8 +77,7 @@ export class NodePressure {
       ...(power !== undefined && { power }),
       ...(utilization !== undefined && { utilization: utilization / 100 }),
     })
-    const forecast = predictor.predict()
-    return { temperature, forecast, highest: Math.max(temperature, ...forecast.map(({ upper }) => upper)) }
+    return { temperature, forecast: predictor.predict() }
   }
 }
 
@@ -90,5 +85,4 @@ export class NodePressure {
 interface Measured {
   readonly temperature: number
   readonly forecast: readonly ThermalPrediction[]
-  readonly highest: number
 }

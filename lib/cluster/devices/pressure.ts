@@ -27,7 +27,7 @@ export interface PressureInput {
   readonly constraints?: Constraints
   /** °C of its hottest device. */
   readonly temperature?: number
-  /** Of that device, for the power that it draws or will draw at this level: while work is paused, that of an idle one. */
+  /** Of all devices, the soonest first, for the power that they draw or will draw at this level: while work is paused, that of idle ones. */
   readonly forecast?: readonly ThermalPrediction[]
 }
 

@@ -162,7 +162,8 @@ export class MulticastNetwork implements PacketNetwork {
     })
     mdns.on('warning', (error: NodeJS.ErrnoException) => {
       if (error.syscall === undefined) this.counts.malformed++
-      else this.#failed(key, error)
+      // A socket that is destroyed while it warns of a failed join throws in its `listening` handler: the process ends.
+      else setImmediate(() => this.#failed(key, error))
     })
     mdns.on('error', (error: Error) => this.#failed(key, error))
     this.#sockets.set(key, { mdns, addresses: [address] })

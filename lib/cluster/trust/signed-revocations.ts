@@ -71,10 +71,15 @@ export class RevocationNotes {
     if (value === null) return
     const revoked = openRevocations(this.#ca, value)
     const list = value as SignedRevocations
-    // A later list has all of the earlier ones but tokens that have ended.
-    if (!this.#latest || count(revoked) >= count(JSON.parse(this.#latest.text))) this.#latest = list
+    if (!this.#latest || hasAll(revoked, JSON.parse(this.#latest.text))) this.#latest = list
     await this.#revocations.add(revoked)
   }
 }
 
-const count = ({ serials = [], nodes = [] }: Revoked): number => serials.length + nodes.length
+/** Whether a list is as late as another: it has all of it but tokens that have ended. */
+function hasAll(list: Revoked, { serials = [], nodes = [], tokens = {} }: Revoked): boolean {
+  const known = new Set([...(list.serials ?? []), ...(list.nodes ?? []), ...Object.keys(list.tokens ?? {})])
+  const now = Date.now() / 1000
+  const living = Object.keys(tokens).filter(jti => tokens[jti]! > now)
+  return [...serials, ...nodes, ...living].every(each => known.has(each))
+}

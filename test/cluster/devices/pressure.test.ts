@@ -10,6 +10,7 @@ import { NodePressure } from '#lib/cluster/devices/node-pressure.js'
 import { PressurePolicy, thermalHeadroom } from '#lib/cluster/devices/pressure.js'
 import { PressureGate } from '#lib/cluster/devices/pressure-gate.js'
 import { gpuDevice } from '../../fixtures/cluster/devices.js'
+import { studyDevice } from '../../fixtures/cluster/thermal-plant.js'
 import { FakeRoot } from '../../fixtures/machine.js'
 
 const zone = (celsius: number, trips: Record<string, number>): Record<string, string> => ({
@@ -196,6 +197,18 @@ t.test('a node: its hottest device and its constraints close the gate, and open 
   const gone = devices(95).map(device => ({ ...device, state: 'offline' as const }))
   constraints = {}
   t.match(await pressure.update(gone), { level: 'offload' }, 'a device that is gone is not hot')
+})
+
+t.test('a device that is hot beside one that will be hotter', async t => {
+  const thermal = () => ({ parameters: studyDevice })
+  const constraints = { read: async () => ({}) }
+  const pressure = new NodePressure({ gate: new PressureGate(), constraints, thermal })
+  const devices = [
+    { temperature: 88, power: 10 },
+    { temperature: 80, power: 300 },
+  ].map((measured, i) => gpuDevice('node-1', `GPU-${i}`, { telemetry: { time: 1000, ...measured } }))
+  const { reasons } = await pressure.update(devices)
+  t.match(reasons, [/has 88 °C/, /may have \d+\.\d °C in 5 s/])
 })
 
 t.test('actions that are added later, and the headroom of a hot device', async t => {

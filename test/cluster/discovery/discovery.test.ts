@@ -1,11 +1,14 @@
 // Discovery on sockets and files: two processes on loopback or a test network, static and known peers, gossip.
 import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import { Socket } from 'node:dgram'
 import { readFileSync, writeFileSync } from 'node:fs'
+import { networkInterfaces } from 'node:os'
 import path from 'node:path'
 import t, { type Test } from 'tap'
 import { parseAddress } from '#lib/cluster/discovery/addresses.js'
 import { Discovery } from '#lib/cluster/discovery/discovery.js'
+import { MulticastNetwork } from '#lib/cluster/discovery/network.js'
 import type { FrameStream } from '#lib/cluster/links/frame-stream.js'
 import { tlsTransport } from '#lib/cluster/links/tls.js'
 import { lab, openDoor } from '../../fixtures/cluster/lab.js'
@@ -28,6 +31,25 @@ t.test('addresses', async t => {
     7 as never,
   ])
     t.throws(() => new Discovery({ mdns: false, peers: [text] }), { code: 'ERR_ARGUMENT' }, String(text))
+})
+
+t.test('an interface on which multicast cannot be joined', async t => {
+  const [name] = Object.entries(networkInterfaces()).find(([, all]) =>
+    all?.some(({ family, internal }) => family === 'IPv4' && internal),
+  ) ?? ['lo']
+  const { addMembership } = Socket.prototype
+  t.teardown(() => Object.assign(Socket.prototype, { addMembership }))
+  Socket.prototype.addMembership = () => {
+    throw Object.assign(new Error('addMembership ENODEV'), { syscall: 'addMembership' })
+  }
+  const network = new MulticastNetwork([name])
+  await network.start(
+    () => {},
+    () => {},
+  )
+  await new Promise(resolve => setImmediate(resolve))
+  t.match(network.counts.failure, /addMembership ENODEV/)
+  await network.close()
 })
 
 t.test('static peers, and peers that were reached before', async t => {

@@ -30,6 +30,19 @@ t.test('lists are handed on, and not made up', async t => {
   t.strictSame(third.notes.current, next, 'the latest is handed on')
   t.ok(third.revocations.isNodeRevoked(late))
 
+  const jti = randomUUID()
+  const signed = (ends: number, more: readonly string[] = []) =>
+    authority.signRevocations({ serials: ['1f', ...more], nodes: [early, late], tokens: { [jti]: ends } })
+  const withToken = signed(Date.now() / 1000 + 600)
+  await third.notes.take(withToken)
+  await third.notes.take(next)
+  t.strictSame(third.notes.current, withToken, 'a list without a token that was revoked is an older one')
+  const ended = signed(1, ['2f'])
+  await third.notes.take(ended)
+  const last = authority.signRevocations({ serials: ['1f', '2f'], nodes: [early, late], tokens: {} })
+  await third.notes.take(last)
+  t.strictSame(third.notes.current, last, 'a token that has ended is left out')
+
   const wrong = [
     other.signRevocations({ serials: [], nodes: [late], tokens: {} }),
     { ...first, text: first.text.replace(early, late) },

@@ -7,7 +7,7 @@ import { SparkError } from '../core/errors.js'
 import { packageFolder } from '../core/package-folder.js'
 import { ioError, makeFolder, writeFileAtomic } from '../io/atomic-write.js'
 import { isThere } from '../io/read-file.js'
-import { clusterHome } from './trust/home.js'
+import { clusterHome, makeSecretFolder } from './trust/home.js'
 
 /** Whose unit it is: of the system, which starts it with the machine, or of the user, which starts it at login. */
 export type ServiceScope = 'system' | 'user'
@@ -46,8 +46,10 @@ export function serviceUnit(scope: ServiceScope, { folder }: ServicePlaces = {})
   return { scope, file, text: unitText(scope), next: afterInstall(scope) }
 }
 
+const userCache = (): string => path.join(homedir(), '.cache')
+
 /**
- * Writes the unit. A unit of an earlier version is replaced, a file of somebody else's is not.
+ * Writes the unit, and makes the folders that it may write to. A unit of an earlier version is replaced, a file of somebody else's is not.
  * @throws SparkError ERR_UNSUPPORTED where systemd does not run; ERR_BUSY where the file is not ours; ERR_IO
  */
 export async function installService(scope: ServiceScope, places: ServicePlaces = {}): Promise<Service> {
@@ -55,6 +57,11 @@ export async function installService(scope: ServiceScope, places: ServicePlaces 
   await expectSystemd(places)
   await expectOurs(service.file)
   await makeFolder(path.dirname(service.file))
+  // What is not there when the service starts stays read-only for it.
+  if (scope === 'user') {
+    await makeSecretFolder(clusterHome())
+    await makeFolder(userCache())
+  }
   await writeFileAtomic(service.file, [Buffer.from(service.text)], 0o644)
   return service
 }
@@ -175,9 +182,7 @@ function unitText(scope: ServiceScope): string {
         ]
       : [
           `Environment=${assignment(`DGX_SPARK_CLUSTER_HOME=${clusterHome()}`)}`,
-          ...[clusterHome(), path.join(homedir(), '.cache')].map(
-            folder => `ReadWritePaths=${assignment(`-${folder}`)}`,
-          ),
+          ...[clusterHome(), userCache()].map(folder => `ReadWritePaths=${assignment(`-${folder}`)}`),
         ]
   return `${[
     marker,

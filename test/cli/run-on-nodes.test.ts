@@ -45,6 +45,7 @@ t.test('run --cluster', async t => {
   const plain = ['--no-mdns', '--host', '127.0.0.1', '--state-port', '0']
   const cluster = ['--cluster', '--no-mdns', '--cluster-home', two, '--cluster-port', `${otherPort}`]
   t.match(run('run', file, ...cluster), { status: 1, stderr: /of no cluster.*dgx-spark up/ })
+  t.match(run('run', file, ...cluster, '--token', `${two}.jwt`), { status: 1, stderr: /--token .*two\.jwt/ })
   const first = await up(t, [
     ...plain,
     '--home',

@@ -64,6 +64,10 @@ t.test('two machines', async t => {
     status: 1,
     stderr: /of cluster 'lab' already/,
   })
+  t.match(run('up', '--no-mdns', '--home', two, '--cluster', 'other'), {
+    status: 1,
+    stderr: /--cluster other: this machine is of cluster lab;.*--home/,
+  })
 
   joined.child.kill('SIGINT')
   t.strictSame(await once(joined.child, 'exit'), [0, null])

@@ -1,11 +1,16 @@
 // The systemd unit of a node: what is written, what is not touched, and whether systemd takes it.
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
 import { installService, removeService, serviceUnit } from '#lib/cluster/service.js'
 
 const hasAnalyze = spawnSync('systemd-analyze', ['--version']).status === 0
+
+// A service of the user makes its folders.
+process.env.HOME = path.join(t.testdirName, '..', 'service-home')
+process.env.XDG_DATA_HOME = path.join(process.env.HOME, 'data')
+t.teardown(() => rmSync(process.env.HOME!, { recursive: true, force: true }))
 
 t.test('install, again, remove', async t => {
   const folder = path.join(t.testdir(), 'units')
@@ -16,6 +21,9 @@ t.test('install, again, remove', async t => {
     t.same(serviceUnit(scope, places), service)
     t.match(service.next, [/daemon-reload$/, /enable --now dgx-spark$/])
     await installService(scope, places)
+    const writable = [...service.text.matchAll(/^ReadWritePaths="-(.+)"$/gm)].map(([, folder]) => folder!)
+    t.equal(writable.length, scope === 'user' ? 2 : 0)
+    for (const each of writable) t.ok(existsSync(each), each)
     const target = scope === 'system' ? 'multi-user.target' : 'default.target'
     const link = path.join(folder, `${target}.wants`, 'dgx-spark.service')
     mkdirSync(path.dirname(link), { recursive: true })

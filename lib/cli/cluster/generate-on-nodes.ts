@@ -23,6 +23,7 @@ export async function openTextOnNodes(
   options: TextModelOptions,
 ): Promise<TextOnNodes> {
   const { Cluster } = await import('../../cluster/cluster.js')
+  const given = { ...(await placementOptions(flags)), ...(options as object) }
   const { folder, node } = await startNode(flags)
   if (!node)
     throw new SparkError(
@@ -31,7 +32,6 @@ export async function openTextOnNodes(
     )
   const nameOf = (nodeId: string): string => node.state.nodes.find(({ id }) => id === nodeId)?.name ?? nodeId
   try {
-    const given = { ...(await placementOptions(flags)), ...(options as object) }
     const text = await new Cluster(node).loadText(source, { ...given, onEvent: report })
     for (const { nodeId, layers } of text.stages) printError(`${nameOf(nodeId)}: ${layers}`)
     return {

@@ -7,7 +7,8 @@ import { DeviceRegistry } from '../../cluster/devices/device-registry.js'
 import { ClusterAuthority, fingerprintOf } from '../../cluster/trust/authority.js'
 import { loadCredentials, validityOf } from '../../cluster/trust/credentials.js'
 import { clusterHome } from '../../cluster/trust/home.js'
-import { NodeIdentity } from '../../cluster/trust/node-identity.js'
+import { isUuid, NodeIdentity } from '../../cluster/trust/node-identity.js'
+import { SparkError } from '../../core/errors.js'
 import { withExamples } from '../command.js'
 import { pathFrom } from '../numbers.js'
 import { formatBytes, print, printJson, printPairs, styled } from '../output.js'
@@ -39,7 +40,7 @@ export function addNode(command: Command): void {
 
 async function run({ home = clusterHome(), revoke, json }: Flags): Promise<void> {
   if (revoke !== undefined) {
-    await (await ClusterAuthority.open(home)).revocations.add({ nodes: [revoke] })
+    await revokeNode(home, revoke)
     if (json) printJson({ revoked: revoke })
     else print(`${revoke} is revoked`)
     return
@@ -69,6 +70,21 @@ async function run({ home = clusterHome(), revoke, json }: Flags): Promise<void>
   print()
   print(styled('bold', 'Devices seen'))
   printTable(['device', 'model', 'memory', 'driver', 'support', 'state'], registry.devices.map(deviceRow))
+}
+
+/** @throws SparkError ERR_ARGUMENT for what is no id of a node, or that of this one; ERR_DENIED for a node without a certificate */
+async function revokeNode(home: string, nodeId: string): Promise<void> {
+  const authority = await ClusterAuthority.open(home)
+  if (!isUuid(nodeId))
+    throw new SparkError('ERR_ARGUMENT', `--revoke ${nodeId}: an id of a node is a uuid in lower case`)
+  if (nodeId === (await NodeIdentity.open(home)).nodeId)
+    throw new SparkError(
+      'ERR_ARGUMENT',
+      `--revoke ${nodeId}: this is the node that began the cluster, which cannot be revoked`,
+    )
+  if (!(await authority.issued()).some(each => each.nodeId === nodeId))
+    throw new SparkError('ERR_DENIED', `there is no node ${nodeId} with a certificate of this cluster`)
+  await authority.revocations.add({ nodes: [nodeId] })
 }
 
 const deviceRow = ({ id, model, memoryBytes, driver, support, state }: DeviceRecord): string[] => [

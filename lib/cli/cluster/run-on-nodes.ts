@@ -87,8 +87,8 @@ export async function openOnNodes(
     import('../../cluster/cluster.js'),
     import('../../cluster/own-models.js'),
   ])
-  const { folder, node } = await startNode(flags)
   const options: OwnModelOptions = { ...(await placementOptions(flags)), ...(engine as object) }
+  const { folder, node } = await startNode(flags)
   if (!node) return loadThroughOwnNode(folder, file, options, report)
   try {
     const model = await new Cluster(node).load(file, { ...options, onEvent: report })

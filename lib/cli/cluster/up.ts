@@ -106,7 +106,7 @@ async function run(flags: Flags): Promise<void> {
       else report(node)
       const unlisten = node.events.listen(event => show(event, node, flags.json === true))
       const release = flags.json ? () => {} : listenToKeys(node)
-      await new Promise<void>(resolve => signal.addEventListener('abort', () => resolve(), { once: true }))
+      await untilAborted(signal)
       unlisten()
       release()
     } finally {
@@ -114,6 +114,13 @@ async function run(flags: Flags): Promise<void> {
     }
   })
 }
+
+/** Resolves when the signal is aborted; at once where it was while the node started. */
+const untilAborted = (signal: AbortSignal): Promise<void> =>
+  new Promise(resolve => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
 
 /** Options of the node. A node without a cluster begins one, unless there is one on its network. */
 async function optionsOf(flags: Flags): Promise<ClusterNodeOptions> {
@@ -134,7 +141,13 @@ async function optionsOf(flags: Flags): Promise<ClusterNodeOptions> {
   }
   if (join !== undefined) return { ...common, code: join }
   if (trustLan) return { ...common, trustLan }
-  if (await loadCredentials(home ?? clusterHome())) return common
+  const credentials = await loadCredentials(home ?? clusterHome())
+  if (credentials && cluster !== undefined && cluster !== credentials.clusterName)
+    throw new SparkError(
+      'ERR_ARGUMENT',
+      `--cluster ${cluster}: this machine is of cluster ${credentials.clusterName}; give the node of another one a folder of its own with --home <folder>`,
+    )
+  if (credentials) return common
   if (cluster !== undefined) return { ...common, create: cluster }
   const others = mdns ? (await findClusters({ mdns })).filter(node => node.sources.includes('mdns')) : []
   if (others.length > 0) {

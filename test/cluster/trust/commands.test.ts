@@ -1,4 +1,5 @@
 // The commands invite, token and audit, as a user types them.
+import { randomUUID } from 'node:crypto'
 import { appendFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
@@ -80,6 +81,20 @@ t.test('what a node prints', async t => {
     code: 1,
     text: /no certificate in PEM/,
   })
+})
+
+t.test('a node that is revoked by its id', async t => {
+  const home = t.testdir()
+  const authority = await ClusterAuthority.create('lab', home)
+  const own = await authority.certify(await NodeIdentity.open(home), { dns: [], ips: [] })
+  const other = await authority.certify(await NodeIdentity.open(path.join(home, 'other')))
+  const revoke = (id: string) => cli(home, 'node', '--json', '--revoke', id)
+  t.match(await revoke('spark-2'), { code: 1, text: /^--revoke spark-2: an id of a node is a uuid/ })
+  t.match(await revoke(own.nodeId), { code: 1, text: /this is the node that began the cluster/ })
+  t.match(await revoke(randomUUID()), { code: 1, text: /^there is no node .* with a certificate/ })
+  t.match(await revoke(other.nodeId), { code: 0, text: other.nodeId })
+  const { nodes } = (await ClusterAuthority.open(home)).revocations.list()
+  t.strictSame(nodes, [other.nodeId])
 })
 
 t.test('what was recorded, and whether it was changed', async t => {

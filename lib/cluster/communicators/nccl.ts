@@ -51,6 +51,8 @@ async function offer(epoch: number, peers: NcclParts['peers']): Promise<Uint8Arr
   for (const link of peers) {
     link?.handle(question, params => {
       const asked = (params as { epoch?: unknown } | null)?.epoch
+      // It may come before this rank joins the epoch, too.
+      if (typeof asked === 'number' && asked > epoch) return null
       if (asked === epoch) return Buffer.from(secret).toString('base64')
       throw new SparkError('ERR_CONFLICT', `rank 0 is in epoch ${epoch}, not ${String(asked).slice(0, 20)}`)
     })
@@ -60,13 +62,15 @@ async function offer(epoch: number, peers: NcclParts['peers']): Promise<Uint8Arr
 
 async function ask(epoch: number, link: FrameStream | undefined, timeoutMs: number): Promise<Uint8Array> {
   if (!link) throw new SparkError('ERR_ARGUMENT', 'peers must have the link to rank 0, which has the secret')
-  for (const deadline = performance.now() + timeoutMs; ; await pause(retryMs)) {
+  const deadline = performance.now() + timeoutMs
+  for (; performance.now() < deadline; await pause(retryMs)) {
     try {
       const answer = await link.call(question, { epoch }, { timeoutMs })
-      return Buffer.from(String(answer), 'base64')
+      if (answer !== null) return Buffer.from(String(answer), 'base64')
     } catch (error) {
-      // Rank 0 does not answer before it joins.
-      if ((error as SparkError).code !== 'ERR_UNSUPPORTED' || performance.now() > deadline) throw error
+      // Rank 0 knows no such question before it joins.
+      if ((error as SparkError).code !== 'ERR_UNSUPPORTED') throw error
     }
   }
+  throw new SparkError('ERR_IO', `rank 0 did not join epoch ${epoch} within ${timeoutMs} ms`)
 }

@@ -67,6 +67,19 @@ t.test('ranks that abort, do not come, or are of another epoch', { skip: noCudaC
   ])
 })
 
+t.test('a call that NCCL refuses at once ends the communicator', { skip: noCudaCalls }, async t => {
+  const result = await scriptResult(
+    `${script}
+    const [a, b] = await worldOf(2, 20000)
+    const sums = [a, b].map(one => attempt(() => one.allReduce(new Float32Array(1))))
+    done.push(...(await Promise.all(sums)), await attempt(() => a.barrier()))
+    console.log(JSON.stringify(done))`,
+    env({ FAKE_NCCL_NO_SUMS: '1' }),
+  )
+  const refused = ['ERR_IO', /allReduce: NCCL: invalid argument/]
+  t.match(result, [refused, refused, refused])
+})
+
 t.test('the secret travels over links, to ranks of the same epoch', { skip: noCudaCalls }, async t => {
   const result = await scriptResult(
     `${script}
@@ -87,10 +100,17 @@ t.test('the secret travels over links, to ranks of the same epoch', { skip: noCu
     done.push(...values.map(([sum]) => sum))
     await Promise.all(all.map(one => one.leave()))
     done.push(await attempt(() => join({ ...place, epoch: 1, rank: 1, peers: [there] })))
+    const early = join({ ...place, epoch: 3, rank: 1, peers: [there] })
+    const next = await Promise.all([early, join({ ...place, epoch: 3, rank: 0, peers: [undefined, here] })])
+    await Promise.all(next.map(one => one.leave()))
+    done.push(await attempt(() => join({ ...place, epoch: 4, timeoutMs: 100, rank: 1, peers: [there] })))
     console.log(JSON.stringify(done))`,
     env(),
   )
-  t.match(result, [3, 3, ['ERR_CONFLICT', /rank 0 is in epoch 2, not 1/]])
+  t.match(result, [
+    ...[3, 3, ['ERR_CONFLICT', /rank 0 is in epoch 2, not 1/]],
+    ['ERR_IO', /rank 0 did not join epoch 4 within 100 ms/],
+  ])
 })
 
 t.test('libraries that cannot be used', { skip: noCudaCalls }, async t => {

@@ -60,7 +60,10 @@ class Staging {
 class NcclCommunicator : public collective::Communicator {
  public:
   explicit NcclCommunicator(const NcclSeat& seat) : seat_(seat) {}
-  ~NcclCommunicator() override { abort("the communicator is gone"); }
+  ~NcclCommunicator() override {
+    abort("the communicator is gone");
+    destroy_streams();
+  }
 
   int rank() const override { return seat_.rank; }
   int world() const override { return seat_.world; }
@@ -166,6 +169,18 @@ class NcclCommunicator : public collective::Communicator {
     std::string reason;
   };
 
+  void destroy_streams() noexcept {
+    if (!device_) return;
+    try {
+      const DeviceScope scope(*device_);
+      for (CUstream stream : streams_) {
+        if (stream) device_->driver.cuStreamDestroy(stream);
+      }
+    } catch (const Error&) {
+      // The context is closed, and its streams with it.
+    }
+  }
+
   void throw_if_over() const {
     if (!is_over_) return;
     const std::lock_guard lock(over_mutex_);
@@ -224,12 +239,16 @@ class NcclCommunicator : public collective::Communicator {
   template <typename Call>
   void issue(Channel& channel, const char* doing, Call call) {
     const std::lock_guard issuing(channel.issuing);
+    NcclResult issued = kNcclSuccess;
     {
       const std::lock_guard lock(channel.calls);
       throw_if_over();
-      nccl_->check(call(), doing);
+      issued = call();
     }
-    poll(doing, [&] { return is_taken(channel, doing); });
+    poll(doing, [&] {
+      nccl_->check(issued, doing);
+      return is_taken(channel, doing);
+    });
   }
 
   // Until the GPU is done; a peer that is gone shows in the channel.

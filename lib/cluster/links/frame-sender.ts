@@ -85,6 +85,7 @@ export class FrameSender {
         'ERR_BUSY',
         `${maxWaiting} frames wait to be sent; await send() before the next one`,
       )
+    signal?.throwIfAborted()
     await this.#inTurn(async () => {
       await this.#credit(signal)
       this.#ahead.bytes += payload.length
@@ -92,7 +93,7 @@ export class FrameSender {
       await this.#pieces(type, id, payload)
       this.sent.frames++
       this.sent.payloadBytes += payload.length
-    })
+    }, signal)
   }
 
   /** Writes records one after the other, honouring the connection's limits: a probe, a mark. */
@@ -110,18 +111,26 @@ export class FrameSender {
     })
   }
 
-  async #inTurn(act: () => Promise<void>): Promise<void> {
+  /** @param signal - ends the wait for the turn */
+  async #inTurn(act: () => Promise<void>, signal?: AbortSignal): Promise<void> {
     this.#waiting++
-    const turn = this.#tail.then(() => {
-      if (this.#error) throw this.#error
-      return act()
+    let aborted = (): void => {}
+    const unwanted = new Promise<never>((_, reject) => {
+      aborted = () => reject(signal!.reason)
+      signal?.addEventListener('abort', aborted)
+    })
+    const turn = this.#tail.then(async () => {
+      signal?.removeEventListener('abort', aborted)
+      try {
+        if (this.#error) throw this.#error
+        signal?.throwIfAborted()
+        await act()
+      } finally {
+        this.#waiting--
+      }
     })
     this.#tail = turn.catch(() => {})
-    try {
-      await turn
-    } finally {
-      this.#waiting--
-    }
+    await Promise.race([turn, unwanted])
   }
 
   /** Waits until the receiver has memory for one more frame. */

@@ -98,6 +98,7 @@ export class LinkMeter {
   #nextProbe = 0
   #probing: Promise<Bandwidth | undefined> | undefined
   #timer: NodeJS.Timeout | undefined
+  #isStopped = false
 
   constructor(link: FrameStream) {
     this.#link = link
@@ -143,6 +144,7 @@ export class LinkMeter {
 
   /** Ends the measurements. */
   stop(): void {
+    this.#isStopped = true
     clearTimeout(this.#timer)
   }
 
@@ -238,6 +240,7 @@ export class LinkMeter {
   }
 
   #later(): void {
+    if (this.#isStopped) return
     const interval = rttIntervalOf(this.#bandwidth()?.p50)
     this.#timer = setTimeout(async () => {
       // Pings behind the pieces of a frame would measure the frame.
@@ -250,7 +253,10 @@ export class LinkMeter {
 }
 
 /** Numbers of a link, measured once. */
-export const measureLink = (link: FrameStream): Promise<LinkReport> => new LinkMeter(link).start()
+export async function measureLink(link: FrameStream): Promise<LinkReport> {
+  const meter = new LinkMeter(link)
+  return meter.start().finally(() => meter.stop())
+}
 
 const kinds = ['loopback', 'wired', 'wifi', 'mobile', 'virtual'] as const
 

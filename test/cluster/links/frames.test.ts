@@ -233,6 +233,21 @@ t.test('a peer that moves twice before this node has read its first mark', async
   await link.close()
 })
 
+t.test('a signal ends the wait of a frame for its turn', async t => {
+  const { link } = exposed()
+  // The peer takes 16 frames; the next one waits until it has read some.
+  const sent = Array.from({ length: 17 }, () => link.send({ type: 0, id: 0, payload: Buffer.alloc(1) }))
+  const ended = Promise.allSettled(sent)
+  const stop = new AbortController()
+  const unwanted = link.send({ type: 0, id: 1, payload: Buffer.alloc(1) }, stop.signal)
+  const aborted = t.rejects(unwanted, { name: 'AbortError' })
+  stop.abort()
+  await aborted
+  t.ok(link.counts.framesSent < 17)
+  link.destroy(new Error('done'))
+  await ended
+})
+
 t.test('peers that break the rules lose their link', async t => {
   const cases: [string, LinkOptions, Buffer, RegExp][] = [
     ['a frame that never ends', { stallMs: 100 }, encodeHeader(data, 0, 0, 100, 100), /did not end/],

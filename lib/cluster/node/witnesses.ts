@@ -6,7 +6,7 @@ import type { AuditLog } from '../trust/audit.js'
 import { logOwnerOf, parseNote } from '../trust/checkpoint.js'
 import { Members } from '../trust/members.js'
 import type { NodeIdentity } from '../trust/node-identity.js'
-import { askWitness, proofText, Witness } from '../trust/witness.js'
+import { askWitness, proofText, signedNote, Witness } from '../trust/witness.js'
 
 /** What {@link Witnesses} need. */
 export interface WitnessesOptions {
@@ -29,8 +29,8 @@ export interface WitnessedNote {
 
 /** How often nodes tell each other what they hold. */
 const gossipMs = 60_000
-/** Notes in a message: as many as 64 KiB hold. */
-const maxNotes = 64
+/** Notes in a message, and their bytes: less than the 64 KiB of a question. */
+const [maxNotes, maxBytes] = [64, 48 << 10]
 
 /** The witnesses of the audit log of this node, and this node as a witness of others. */
 export class Witnesses {
@@ -128,9 +128,10 @@ export class Witnesses {
   /** Tells a node what this one holds of others. */
   #tell(link: FrameStream): void {
     const tell = async (): Promise<void> => {
-      const others = [...this.#watched].filter(nodeId => nodeId !== link.peer.nodeId).slice(0, maxNotes)
+      const others = [...this.#watched].filter(nodeId => nodeId !== link.peer.nodeId)
       const notes = await Promise.all(others.map(nodeId => this.#witness.noteOf(nodeId)))
-      if (notes.length > 0) await link.call('witnessed', notes)
+      for (const batch of batchesOf(notes.filter(note => note !== undefined)))
+        await link.call('witnessed', batch)
     }
     tell().catch(error => debug(`witnessed: ${(error as Error).message}`))
   }
@@ -141,6 +142,8 @@ export class Witnesses {
       const owner = await this.#members.find(logOwnerOf(parseNote(note)))
       const link = this.#options.links().find(({ peer }) => peer.nodeId === owner?.nodeId)
       if (!owner || !link) continue
+      // Of a note that the owner has not signed it knows nothing.
+      signedNote(owner, note)
       const prove = (oldSize: number, size: number): Promise<unknown> =>
         link.call('consistency', { oldSize, size })
       await this.#refusing(link, () => this.#witness.compare(owner, note, prove))
@@ -157,4 +160,20 @@ export class Witnesses {
       throw error
     }
   }
+}
+
+/** Notes as they fit in messages. */
+export function batchesOf(notes: readonly string[]): string[][] {
+  const batches: string[][] = []
+  let bytes = maxBytes
+  for (const note of notes) {
+    const length = Buffer.byteLength(JSON.stringify(note)) + 1
+    if (bytes + length > maxBytes || batches.at(-1)!.length === maxNotes) {
+      batches.push([])
+      bytes = 0
+    }
+    batches.at(-1)!.push(note)
+    bytes += length
+  }
+  return batches
 }

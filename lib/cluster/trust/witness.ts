@@ -87,7 +87,7 @@ export class Witness {
       ]
       const proof = old.size === next.size ? [] : hashesOf(await prove(old.size, next.size))
       if (isConsistent(old.size, next.size, old.root, next.root, proof)) return
-      await writeSecret(this.#file(nodeId), { note: kept.note, fork: note })
+      await writeSecret(this.#file(nodeId), { note: kept.note, fork: ownNote(owner, other) })
       throw forked(nodeId, old.size)
     })
   }
@@ -124,7 +124,7 @@ export class Witness {
     }
     const cosignature = cosign(this.#identity, next)
     await makeSecretFolder(this.#folder)
-    await writeSecret(this.#file(nodeId), { note: `${note}${cosignature}` })
+    await writeSecret(this.#file(nodeId), { note: `${ownNote(owner, next)}${cosignature}` })
     return { cosignature }
   }
 
@@ -135,10 +135,19 @@ export class Witness {
 }
 
 /** A note of the log of a node. @throws SparkError ERR_FORMAT, ERR_DENIED when the node has not signed it */
-function signedNote({ nodeId, publicKey }: SigningNode, text: unknown): SignedNote {
+export function signedNote({ nodeId, publicKey }: SigningNode, text: unknown): SignedNote {
   const note = parseNote(text)
   if (isSignedByLog(note, nodeId, publicKey)) return note
   throw new SparkError('ERR_DENIED', `the checkpoint is not signed by node ${nodeId}`)
+}
+
+/** A note with the signature of its owner and nothing else: others may have any number of lines. */
+function ownNote({ nodeId, publicKey }: SigningNode, note: SignedNote): string {
+  const { name, keyId, signature } = note.signatures.find(line =>
+    isSignedByLog({ ...note, signatures: [line] }, nodeId, publicKey),
+  )!
+  const coded = Buffer.concat([Buffer.from(keyId, 'hex'), signature]).toString('base64')
+  return `${note.body}\n— ${name} ${coded}\n`
 }
 
 const forked = (nodeId: string, size: number): SparkError =>

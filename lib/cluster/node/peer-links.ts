@@ -86,19 +86,20 @@ export class PeerLinks {
     if (this.#dialling.has(key) || this.#end.signal.aborted) return
     this.#dialling.add(key)
     let retryMs = firstRetryMs
+    /** Who was reached at an address that nothing else is known of. */
+    let reached: string | undefined
     try {
       for (;;) {
         const node = find()
         const own = this.#options.credentials().nodeId
         const known = node?.nodeId
         if (!node || known === own || (known !== undefined && known < own)) return
-        if (known === undefined || !this.#entries.has(known)) {
-          const link = await this.#dial(node)
-          if (link) {
-            retryMs = firstRetryMs
-            if (link.peer.nodeId === own) return
-            await link.closed
-          }
+        if (!this.link(known ?? reached ?? '')) reached = (await this.#dial(node))?.peer.nodeId ?? reached
+        if (reached === own) return
+        const link = this.link(known ?? reached ?? '')
+        if (link) {
+          await link.closed
+          retryMs = firstRetryMs
         }
         await pause(retryMs, this.#end.signal)
         if (this.#end.signal.aborted) return

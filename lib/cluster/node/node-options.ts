@@ -1,6 +1,6 @@
 // node-options.ts: how a node is started.
 import { hostname, networkInterfaces } from 'node:os'
-import { expectInteger, expectKnownOptions, expectOneOf } from '../../core/checks.js'
+import { argumentError, expectInteger, expectKnownOptions, expectOneOf } from '../../core/checks.js'
 import { Fabric } from '../links/fabric.js'
 import type { MembershipOptions } from './membership.js'
 import { expectJobsOptions, type NodeJobsOptions } from './node-jobs.js'
@@ -34,7 +34,7 @@ export interface ClusterNodeOptions extends MembershipOptions {
   readonly interfaces?: readonly string[]
   /**
    * Where decisions are kept: `embedded`, in this process; `nats`, on the node with the CA: a nats-server that it starts at the
-   * port of the links + 3. Default: embedded.
+   * port of the links + 3, or in the servers of `nats` where they are given. Default: embedded.
    */
   readonly control?: 'embedded' | 'nats'
   /** Servers of NATS that keep decisions, `host:port`: one, or three and more for a quorum. */
@@ -61,9 +61,11 @@ const optionNames = [
 export function expectNodeOptions(options: ClusterNodeOptions): void {
   expectKnownOptions('options', options, optionNames)
   fabricOf(options)
-  const { port, control, jobs } = options
+  const { port, control, nats, jobs } = options
   if (port !== undefined) expectInteger('options.port', port, 1, 65532)
   if (control !== undefined) expectOneOf('options.control', control, ['embedded', 'nats'])
+  if (nats && control === 'embedded')
+    throw argumentError('options.control', "'nats' where options.nats is given", control)
   if (jobs) expectJobsOptions(jobs)
 }
 

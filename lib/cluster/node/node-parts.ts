@@ -41,37 +41,43 @@ export async function openParts(
   onCheckpoint: () => void,
 ): Promise<NodeParts> {
   const home = options.home ?? clusterHome()
+  const pressure = options.pressure === null ? null : new PressureWatch(options.pressure ?? {})
   const identity = await NodeIdentity.open(home)
   const { credentials, authority } = await becomeMember(identity, options, look)
   const revocations = authority?.revocations ?? (await Revocations.open(home))
-  // Locks the folder: of two processes the second ends here.
-  const log = await AuditLog.open(identity, { folder: auditFolder(home), onCheckpoint })
+  const opened: { close(): Promise<unknown> }[] = []
+  const open = async <T extends { close(): Promise<unknown> }>(opening: Promise<T>): Promise<T> => {
+    const part = await opening
+    opened.unshift(part)
+    return part
+  }
   try {
     const { nodeId } = identity
+    // Locks the folder: of two processes the second ends here.
+    const log = await open(AuditLog.open(identity, { folder: auditFolder(home), onCheckpoint }))
     const registry = await DeviceRegistry.open({ nodeId, file: path.join(home, 'devices.json') })
-    const stages = await StageService.open(nodeId, home)
+    const stages = await open(StageService.open(nodeId, home))
     const { control: kind, nats, host, port } = options
-    const control = await NodeControl.open({
-      ...{ folder: home, credentials, authority, revocations },
-      ...(kind && { control: kind }),
-      ...(nats && { nats }),
-      ...(host !== undefined && { host }),
-      ...(port !== undefined && { port }),
-    }).catch(async error => {
-      await stages.close()
-      throw error
-    })
+    const control = await open(
+      NodeControl.open({
+        ...{ folder: home, credentials, authority, revocations },
+        ...(kind && { control: kind }),
+        ...(nats && { nats }),
+        ...(host !== undefined && { host }),
+        ...(port !== undefined && { port }),
+      }),
+    )
     const audit = new NodeAudit(log)
     stages.onUse = use => void audit.record(use)
-    const pressure = options.pressure === null ? null : new PressureWatch(options.pressure ?? {})
+    const gate = pressure?.gate ?? null
     const jobs = await NodeJobs.open(
-      { ...{ nodeId, home, stages, audit }, control: control.plane, gate: pressure?.gate ?? null },
+      { nodeId, home, stages, audit, control: control.plane, gate },
       options.jobs,
     )
     const trust = { identity, credentials, authority, revocations }
     return { ...trust, registry, control, log, audit, pressure, stages, jobs }
   } catch (error) {
-    await log.close()
+    for (const part of opened) await part.close()
     throw error
   }
 }

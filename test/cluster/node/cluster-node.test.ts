@@ -183,3 +183,23 @@ t.test('the state over HTTP', async t => {
   )
   t.match((await events('999999', 1))[0], /^event: state/, 'whoever knows too much gets everything')
 })
+
+t.test('a start that fails leaves nothing behind', async t => {
+  const port = await freePort()
+  const options = { create: 'again' }
+  await t.rejects(start(t, 'again', port, { ...options, pressure: { wrong: 1 } as never }), {
+    code: 'ERR_ARGUMENT',
+  })
+  await t.rejects(start(t, 'again', port, { ...options, control: 'embedded', nats: ['127.0.0.1:1'] }), {
+    code: 'ERR_ARGUMENT',
+    message: /options.control must be 'nats' where options.nats is given/,
+  })
+  // Jobs are the last thing that a node opens.
+  const jobs = {
+    get skills(): never {
+      throw new Error('no skills')
+    },
+  }
+  await t.rejects(start(t, 'again', port, { ...options, jobs }), { message: 'no skills' })
+  await (await start(t, 'again', port, {})).close()
+})

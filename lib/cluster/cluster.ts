@@ -181,8 +181,8 @@ export class Cluster {
    * asked for as they are needed. Nodes fetch the model once. Each result counts once, whatever is killed meanwhile; run again, what is
    * done already is not done anew.
    * @param file - path of the model
-   * @param batches - feeds as `Model.run` takes them; those of a batch have at most 4 MiB
-   * @throws SparkError ERR_ARGUMENT, ERR_RANGE; ERR_IO naming a batch that was given up after five tries; the reason of the signal
+   * @param batches - feeds as `Model.run` takes them; those of a batch, and its outputs, have at most 64 MiB
+   * @throws SparkError ERR_ARGUMENT, ERR_RANGE; ERR_IO naming a batch that was given up after eight tries; the reason of the signal
    * @example
    * for await (const { scores } of cluster.map('model.onnx', batches)) console.log(scores.data)
    */

@@ -18,8 +18,8 @@ export interface MapOptions extends JobQueueOptions {
   /** Where long values are. Default: only those that fit in a record can be mapped. */
   readonly blobs?: JobBlobs
   /**
-   * Tells runs apart: equal jobs of the same run are done once, and where their result is kept (seven days) not at all. Give a new one
-   * to measure again. Default: ''.
+   * Tells runs apart: equal jobs of the same run are done once, and where their result is kept (seven days) not at all; a job that was
+   * given up stays so for as long. Give a new one to measure again, or to try again. Default: ''.
    */
   readonly run?: string
   /** Who asks, for the audit logs of the nodes. */
@@ -211,6 +211,6 @@ function givenUp({ index, kind, error, node }: FailedJob, count: number): SparkE
   const others = count > 1 ? `; ${count - 1} more were given up` : ''
   return new SparkError(
     'ERR_IO',
-    `job ${index} (${kind}) was given up, its last try${where}: ${error}${others}`,
+    `job ${index} (${kind}) was given up, its last try${where}: ${error}${others}; give another run to try again`,
   )
 }

@@ -2,6 +2,7 @@
 import { arch } from 'node:os'
 import type { GpuInfo } from '../../hardware/gpu.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
+import type { ModelOptions } from '../../model/model-options.js'
 import { loadAddon } from '../../native.js'
 import {
   type BackendCapability,
@@ -28,6 +29,19 @@ export const detectDevices: DeviceDetector = async nodeId => {
 /** The id of a GPU: its uuid, or else its place, which is unique in its node only. */
 function gpuId(nodeId: string, { uuid, pci, index }: GpuInfo): string {
   return uuid ?? `${nodeId}/${pci?.address ? `pci-${pci.address}` : `gpu-${index}`}`
+}
+
+/** The id of the GPU that a model with these options runs on; undefined where it runs on the processor. */
+export function gpuOfModel(
+  nodeId: string,
+  hardware: Pick<HardwareInfo, 'gpus' | 'bestGpu' | 'backend'>,
+  { backend = 'auto', device }: Pick<ModelOptions, 'backend' | 'device'>,
+): string | undefined {
+  if ((backend === 'auto' ? hardware.backend.name : backend) !== 'cuda') return undefined
+  const { gpus, bestGpu } = hardware
+  const gpu =
+    device === undefined ? bestGpu : gpus.find(({ index, uuid }) => index === device || uuid === device)
+  return gpu ? gpuId(nodeId, gpu) : undefined
 }
 
 function gpuRecord(

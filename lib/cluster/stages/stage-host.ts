@@ -31,6 +31,8 @@ export interface StageHostOptions {
   readonly sources: () => readonly ChunkSource[]
   /** What ranks of a group send to another node; undefined where there is no link to it. */
   readonly ranks: (nodeId: string) => RankChannels | undefined
+  /** The GPU, by the id that tokens name it by, that a model with these options runs on; undefined for the processor. */
+  readonly gpuOf?: (options: ModelOptions) => Promise<string | undefined>
   /** Hears what is loaded, computed and freed for whom. */
   readonly onUse?: (use: StageUse) => void
 }
@@ -69,6 +71,8 @@ interface Loaded {
   readonly rank: GroupRank | undefined
   /** Of the token that it was loaded with. */
   readonly grant: Grant | undefined
+  /** Undefined for the processor. */
+  readonly gpu: string | undefined
   /** Its bytes count no more. */
   readonly release: () => void
   /** Inputs that are states, and the outputs that replace them. */
@@ -207,14 +211,15 @@ export class StageHost {
         onFetched: (from, count) => this.#told('transfer', from, count, grant),
       })
       const { share } = parts
-      release = grant?.allocate(weightBytesOf(graph), undefined, () => this.#erase(key)) ?? release
       const { token: _, ...modelOptions } = options
       const given = modelOptions as ModelOptions
+      const gpu = await this.#options.gpuOf?.(given)
+      release = grant?.allocate(weightBytesOf(graph), gpu, () => this.#erase(key)) ?? release
       const rank = share && new GroupRank({ graph, share, options: given, channels: ranks })
       const model = share ? undefined : await Model.fromGraph(graph, { ...given, signal })
       const states = statesOf(graph, parts.states)
       const shapes = shapesOf(graph, new Map(states).keys())
-      const made = { model, rank, states, shapes, bytes, folder: own, grant, release }
+      const made = { model, rank, states, shapes, bytes, folder: own, grant, gpu, release }
       const loaded = { ...made, sequences: new Map() }
       return { loaded, fetched }
     } catch (error) {
@@ -242,12 +247,12 @@ export class StageHost {
     tensors: NamedTensors,
     signal: AbortSignal,
   ): Promise<Message> {
-    const { grant } = stage
+    const { grant, gpu } = stage
     const { outputs, quiet } = question
     const options = { signal: whileGranted(signal, grant), ...(outputs && { outputs }) }
     const given = (results: NamedTensors): Message => ({ words: {}, tensors: quiet ? {} : results })
     if (question.sequence === undefined) {
-      grant?.step('gpu:compute')
+      grant?.step('gpu:compute', gpu)
       const results = (await modelOf(stage).run(tensors, options)) as NamedTensors
       this.#told('compute', owner, bytesOf(results), grant)
       return given(results)
@@ -256,7 +261,7 @@ export class StageHost {
     const sequence = stage.sequences.get(name)
     if (!sequence) throw lostSequence(name)
     const act = async (): Promise<Message> => {
-      grant?.step('gpu:compute')
+      grant?.step('gpu:compute', gpu)
       // Who lost its link before the answer came asks again, and the state must not move on twice.
       if (step === sequence.step - 1) return given(sequence.last)
       if (step !== sequence.step)

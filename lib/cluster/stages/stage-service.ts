@@ -1,7 +1,10 @@
 // stage-service.ts: what a node does for pipelines: has stages of others, gives weights, and asks other nodes.
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
+import { HardwareInfo } from '../../hardware/hardware-info.js'
+import type { ModelOptions } from '../../model/model-options.js'
 import { rankFrames } from '../communicators/stream.js'
+import { gpuOfModel } from '../devices/detect-devices.js'
 import type { LinkChannels } from '../links/channels.js'
 import type { FrameStream } from '../links/frame-stream.js'
 import { type ChunkLink, chunkFrames, serveChunks } from '../weights/chunk-link.js'
@@ -45,7 +48,9 @@ export class StageService {
     const sources = (): readonly ChunkLink[] => service.sources
     const onUse = (use: StageUse): void => service.onUse(use)
     const ranks = (peer: string): RankChannels | undefined => service.#peers.get(peer)?.ranks
-    const service = new StageService(nodeId, store, new StageHost({ folder, store, sources, ranks, onUse }))
+    const gpuOf = async (options: ModelOptions) => gpuOfModel(nodeId, await HardwareInfo.detect(), options)
+    const host = new StageHost({ folder, store, sources, ranks, gpuOf, onUse })
+    const service = new StageService(nodeId, store, host)
     return service
   }
 

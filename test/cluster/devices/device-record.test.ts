@@ -1,7 +1,8 @@
 // Device records: what this machine tells of itself, and what is refused of peers.
+import type { HardwareInfo, ModelOptions } from 'dgx-spark'
 import t from 'tap'
 import { checkDeviceRecord } from '#lib/cluster/devices/check-record.js'
-import { detectDevices } from '#lib/cluster/devices/detect-devices.js'
+import { detectDevices, gpuOfModel } from '#lib/cluster/devices/detect-devices.js'
 import { stateOf } from '#lib/cluster/devices/device-record.js'
 import { loweredOperators } from '#lib/plan/lower/index.js'
 import { gpuDevice } from '../../fixtures/cluster/devices.js'
@@ -99,4 +100,18 @@ t.test('unknown fields and prototypes do not pass', async t => {
   const checked = checkDeviceRecord('device', hostile) as unknown as Record<string, unknown>
   t.equal(checked.admin, undefined)
   t.equal(({} as Record<string, unknown>).admin, undefined)
+})
+
+t.test('the GPU that a model runs on', async t => {
+  const gpus = [
+    { index: 0, uuid: 'GPU-1', pci: null },
+    { index: 1, uuid: null, pci: { address: '0000:01:00.0' } },
+  ]
+  const hardware = { gpus, bestGpu: gpus[1], backend: { name: 'cuda' } } as unknown as HardwareInfo
+  const gpuOf = (options: ModelOptions) => gpuOfModel('node-1', hardware, options)
+  t.equal(gpuOf({}), 'node-1/pci-0000:01:00.0')
+  t.equal(gpuOf({ backend: 'cuda', device: 0 }), 'GPU-1')
+  t.equal(gpuOf({ device: 'GPU-1' }), 'GPU-1')
+  t.equal(gpuOf({ backend: 'cuda', device: 7 }), undefined)
+  t.equal(gpuOf({ backend: 'cpu' }), undefined)
 })

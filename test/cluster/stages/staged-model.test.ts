@@ -74,3 +74,27 @@ t.test('a token pays for the weights that a stage has, whatever bytes its asker 
   await host.answer('x', { words, tensors: {} }, signal, async () => grant)
   t.ok(paid >= width * width * 4, `${paid}`)
 })
+
+t.test('a token is asked for the GPU that a stage is on', async t => {
+  const { folder, store, parts } = await offered(t)
+  const gpuOf = async () => 'GPU-2'
+  const host = new StageHost({
+    ...{ folder: path.join(folder, 'stages'), store, sources: () => [], ranks: () => undefined, gpuOf },
+  })
+  t.teardown(() => host.close())
+  const asked: unknown[] = []
+  const grant = {
+    ...{ signal, claims: {} },
+    step: (...step: unknown[]) => asked.push(step),
+    allocate: (_: number, gpu: unknown) => {
+      asked.push(['allocate', gpu])
+      return () => {}
+    },
+  } as unknown as Grant
+  const load = { op: 'load', stage: 's', parts, options: { token: 'a', backend: 'cpu' } }
+  await host.answer('x', { words: load, tensors: {} }, signal, async () => grant)
+  const run = { op: 'run', stage: 's', step: 0, quiet: false }
+  const tensors = { x: Tensor.zeros([1, width]), s0: Tensor.zeros([1, width]) }
+  await host.answer('x', { words: run, tensors }, signal, async () => grant)
+  t.strictSame(asked, [['model:load'], ['allocate', 'GPU-2'], ['gpu:compute', 'GPU-2']])
+})

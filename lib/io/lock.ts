@@ -165,6 +165,24 @@ export async function lockFile(file: string): Promise<Lock> {
   return Lock.take(path.dirname(target), `.${path.basename(target)}`, file)
 }
 
+/**
+ * Takes a lock as soon as no other process has it.
+ * @param limitMs - how long it is waited for
+ * @throws SparkError ERR_BUSY when another process has it all the time, and what `take` throws
+ */
+export async function whenFree(take: () => Promise<Lock>, limitMs = 10_000): Promise<Lock> {
+  const giveUp = Date.now() + limitMs
+  for (;;) {
+    try {
+      return await take()
+    } catch (error) {
+      const isBusy = error instanceof SparkError && error.code === 'ERR_BUSY'
+      if (!isBusy || Date.now() > giveUp) throw error
+    }
+    await sleep(5 + Math.random() * 40)
+  }
+}
+
 const held = new Set<Lock>()
 process.on('exit', () => {
   for (const lock of held) lock.release()

@@ -1,10 +1,9 @@
 // registry-file.ts: the file in which a node keeps every device that it has seen.
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { SparkError } from '../../core/errors.js'
 import { ioError, makeFolder, writeFileAtomic } from '../../io/atomic-write.js'
-import { type Lock, lockFile } from '../../io/lock.js'
+import { lockFile, whenFree } from '../../io/lock.js'
 import { checkDeviceRecord } from './check-record.js'
 import type { DeviceRecord } from './device-record.js'
 
@@ -20,9 +19,6 @@ const version = 1
 
 /** Devices in a file at most, and its bytes. */
 const [maxDevices, maxBytes] = [10_000, 2 ** 28]
-
-/** Another process writes for milliseconds: how long and how often it is waited for. */
-const [lockTries, lockWaitMs] = [100, 20]
 
 const timeOf = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
 
@@ -72,19 +68,8 @@ export async function updateRegistry(
   change: (devices: SeenDevice[]) => readonly SeenDevice[],
 ): Promise<readonly SeenDevice[]> {
   await makeFolder(path.dirname(path.resolve(file)))
-  using _ = await lockPatiently(file)
+  using _ = await whenFree(() => lockFile(file))
   const devices = change(await readRegistry(file)).slice(0, maxDevices)
   await writeFileAtomic(file, [Buffer.from(`${JSON.stringify({ version, devices })}\n`)])
   return devices
-}
-
-async function lockPatiently(file: string): Promise<Lock> {
-  for (let tries = 1; ; tries++) {
-    try {
-      return await lockFile(file)
-    } catch (error) {
-      if (!(error instanceof SparkError) || error.code !== 'ERR_BUSY' || tries >= lockTries) throw error
-      await sleep(lockWaitMs)
-    }
-  }
 }

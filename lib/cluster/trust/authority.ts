@@ -151,10 +151,11 @@ export class ClusterAuthority {
   /**
    * Gives a node a certificate. Whether it may join is for the caller to know.
    * @param days - default: 30
+   * @param most - valid certificates that the node may have, with this one; default: any number
    * @throws SparkError ERR_FORMAT for a request that is malformed or not signed; ERR_DENIED for a node that is revoked, or
-   * whose uuid belongs to another key
+   * whose uuid belongs to another key; ERR_BUSY for one that has as many
    */
-  async sign(request: CertificateRequest, days?: number): Promise<Issued> {
+  async sign(request: CertificateRequest, days?: number, most = Number.POSITIVE_INFINITY): Promise<Issued> {
     const { nodeId, identityKey } = request
     if (!isUuid(nodeId)) throw new SparkError('ERR_FORMAT', 'nodeId must be a uuid in lower case')
     const isSigned =
@@ -172,6 +173,12 @@ export class ClusterAuthority {
       const issued = await this.issued()
       if (issued.some(each => each.nodeId === nodeId && each.identityKey !== identityKey))
         throw new SparkError('ERR_DENIED', `the uuid ${nodeId} belongs to another node`)
+      const valid = issued.filter(each => each.nodeId === nodeId)
+      if (valid.length >= most)
+        throw new SparkError(
+          'ERR_BUSY',
+          `node ${nodeId} has ${valid.length} valid certificates: ask again when one of them has expired`,
+        )
       // A name leads to one node: what another one has is not given again.
       const taken = new Set(issued.flatMap(each => (each.nodeId === nodeId ? [] : each.dns)))
       const { dns, ips } = acceptableNames(request.names)

@@ -210,10 +210,14 @@ const secureOf = ({ certificate, ca, privateKey }: NodeCredentials): TlsOptions 
   handshakeTimeout: requestTimeoutMs,
 })
 
+/** Valid certificates of a node at most, where it asks itself: each is kept by the authority. */
+const maxValid = 8
+
 /**
  * Gives a node of the cluster its next certificate: the answer to {@link renewCertificate}.
  * @param peer - who asks, by the certificate that it has now
- * @throws SparkError ERR_DENIED when it asks for another node, and as {@link ClusterAuthority.sign}
+ * @throws SparkError ERR_DENIED when it asks for another node, ERR_BUSY when it has eight valid ones, and as
+ * {@link ClusterAuthority.sign}
  */
 export async function answerRenewal(
   authority: ClusterAuthority,
@@ -225,5 +229,5 @@ export async function answerRenewal(
     throw new SparkError('ERR_DENIED', `node ${peer.nodeId} may not ask for a certificate of another node`)
   const reason = authority.revocations.accepts(peer)
   if (reason !== null) throw new SparkError('ERR_DENIED', reason)
-  return authority.sign(asked)
+  return authority.sign(asked, undefined, maxValid)
 }

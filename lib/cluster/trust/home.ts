@@ -2,11 +2,10 @@
 import { chmod, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { getConfig } from '../../core/config.js'
 import { SparkError } from '../../core/errors.js'
 import { ioError, makeFolder, writeFileAtomic } from '../../io/atomic-write.js'
-import { lockFolder } from '../../io/lock.js'
+import { lockFolder, whenFree } from '../../io/lock.js'
 import { isThere, readJson } from '../../io/read-file.js'
 
 /**
@@ -67,23 +66,11 @@ export async function readSecret(file: string): Promise<unknown> {
   return readJson(file)
 }
 
-/** How long {@link withLock} waits for another process. */
-const lockLimitMs = 10_000
-
 /**
  * Does some work while no other process does any in the folder, and waits for its turn.
  * @throws SparkError ERR_BUSY when another process holds the folder for 10 s, and what `work` throws
  */
 export async function withLock<T>(folder: string, work: () => Promise<T>): Promise<T> {
-  const giveUp = Date.now() + lockLimitMs
-  for (;;) {
-    try {
-      using _lock = await lockFolder(folder)
-      return await work()
-    } catch (error) {
-      const isBusy = error instanceof SparkError && error.code === 'ERR_BUSY'
-      if (!isBusy || Date.now() > giveUp) throw error
-    }
-    await sleep(5 + Math.random() * 40)
-  }
+  using _lock = await whenFree(() => lockFolder(folder))
+  return await work()
 }

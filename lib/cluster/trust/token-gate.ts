@@ -4,7 +4,7 @@ import { SparkError } from '../../core/errors.js'
 import type { AuditEvent } from './audit-record.js'
 import type { NodeCredentials } from './credentials.js'
 import { RateLimits } from './rate-limits.js'
-import { type RefusalKind, Refusals } from './refusals.js'
+import { type Refusal, type RefusalKind, Refusals } from './refusals.js'
 import type { Revocations } from './revocations.js'
 import type { TokenClaims, TokenScope } from './token-claims.js'
 import { jtiOf, TokenVerifier } from './token-verifier.js'
@@ -143,8 +143,10 @@ export class TokenGate implements Disposable {
       claims = await this.#verifier.verify(token, certificate)
     } catch (error) {
       const jti = jtiOf(token)
-      const reason = (error as Error).message
-      this.refusals.add({ kind: 'token', reason, address, ...(jti !== undefined && { jti }) })
+      await this.#refuse(
+        { kind: 'token', reason: (error as Error).message, ...(jti !== undefined && { jti }) },
+        address,
+      )
       throw error
     }
     const { jti } = claims
@@ -170,6 +172,12 @@ export class TokenGate implements Disposable {
     for (const tenant of [...this.#tenants.values()]) this.#end(tenant, 'the node stops')
   }
 
+  /** Counts a refusal. Of an address that has many in a short time only the first that is too many is recorded. */
+  async #refuse(refusal: Omit<Refusal, 'address'>, address: string): Promise<void> {
+    const { isAllowed, isFirstRefusal } = await this.#limits.take('address', address)
+    this.refusals.add({ ...refusal, address }, isAllowed || isFirstRefusal)
+  }
+
   #begin(claims: TokenClaims): Tenant {
     const left = Math.max(0, claims.expires * 1000 - Date.now())
     const tenant: Tenant = {
@@ -192,7 +200,7 @@ export class TokenGate implements Disposable {
     for (const zero of zeroers) this.#zero(claims, zero)
     zeroers.clear()
     tenant.allocated = 0
-    this.#options.onRevoked?.(claims)
+    this.#zero(claims, () => this.#options.onRevoked?.(claims))
   }
 
   /** A failure must not keep other memory from being zeroed, nor other tenants from ending. */

@@ -45,9 +45,9 @@ export class TokenVerifier {
     const claims = this.#remembered(token, hash) ?? (await this.#check(token))
     const known = this.#known.get(claims.jti)
     if (known && known.hash !== hash) throw denied('its id is that of another token', claims.jti)
-    this.#remember(hash, claims)
     const reason = this.#reasonAgainst(claims, certificate)
     if (reason !== null) throw denied(reason, claims.jti)
+    this.#remember(hash, claims)
     return claims
   }
 

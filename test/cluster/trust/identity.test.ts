@@ -2,10 +2,22 @@
 import { chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import t from 'tap'
+import { withLock } from '#lib/cluster/trust/home.js'
 import { isSignedBy, NodeIdentity, publicKeyFrom } from '#lib/cluster/trust/node-identity.js'
+import { SparkError } from '#lib/core/errors.js'
 import { scriptResult } from '../../fixtures/child.js'
 
 const bytes = Buffer.from('some bytes')
+
+t.test('work in a locked folder that finds something else busy is not done again', async t => {
+  let count = 0
+  const work = async () => {
+    count++
+    throw new SparkError('ERR_BUSY', 'a port is taken')
+  }
+  await t.rejects(withLock(t.testdir(), work), { code: 'ERR_BUSY', message: 'a port is taken' })
+  t.equal(count, 1)
+})
 
 t.test('it is made once, in a folder and file of its owner', async t => {
   const folder = path.join(t.testdir(), 'a/b')

@@ -197,6 +197,11 @@ t.test('a certificate is renewed with a new key, for the node that asks', async 
     renewCertificate(one, old, async () => old, names),
     { message: /another key/ },
   )
+  for (let valid = 2; valid < 8; valid++) await renewCertificate(one, old, ask, names)
+  await t.rejects(renewCertificate(one, old, ask, names), {
+    code: 'ERR_BUSY',
+    message: /has 8 valid certificates/,
+  })
   await authority.revocations.add({ serials: [old.serial] })
   await t.rejects(renewCertificate(one, old, ask, names), { message: /was revoked/ })
 })

@@ -66,6 +66,31 @@ t.test('a token lets in who holds the certificate that it is bound to', async t 
   t.match(await issuer.list(), [{ jti, isRevoked: false }])
 })
 
+t.test('a variant of a token that is refused does not lock the token out', async t => {
+  const { gate, certificate, create } = await openGate(t)
+  const { token } = await create()
+  // The last character of a signature has four bits that count for nothing.
+  const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
+  const variant = token.slice(0, -1) + alphabet[alphabet.indexOf(token.at(-1)!) ^ 1]
+  await t.rejects(gate.open(variant, 'A'.repeat(43)), { code: 'ERR_DENIED', message: /it was replayed/ })
+  t.ok(await gate.open(token, certificate))
+})
+
+t.test('many refusals of an address are recorded once', async t => {
+  const { gate, certificate, events } = await openGate(
+    t,
+    new RateLimits({ address: { count: 2, seconds: 60 } }),
+  )
+  for (let i = 0; i < 6; i++)
+    await t.rejects(gate.open(`${i}`, certificate, '10.0.0.9'), { code: 'ERR_DENIED' })
+  await t.rejects(gate.open('x', certificate, '10.0.0.10'), { code: 'ERR_DENIED' })
+  t.same(gate.refusals.counts, { token: 7 })
+  t.strictSame(
+    events.map(({ actor }) => actor),
+    ['10.0.0.9', '10.0.0.9', '10.0.0.9', '10.0.0.10'],
+  )
+})
+
 t.test('what is no request for a token', async t => {
   const { create } = await openGate(t)
   for (const bad of [
@@ -196,6 +221,19 @@ t.test('a node that is revoked, and a node that stops, end tenants', async t => 
   gate[Symbol.dispose]()
   t.ok(other.signal.aborted)
   t.equal(ended.length, 2)
+})
+
+t.test('a tenant that cannot be ended does not keep others alive', async t => {
+  const { gate, certificate, create, authority, ended, events } = await openGate(t)
+  const nodeId = randomUUID()
+  ended.push = () => {
+    throw new Error('no such tenant')
+  }
+  const made = [await create({ subject: nodeId }), await create({ subject: nodeId })]
+  const grants = await Promise.all(made.map(({ token }) => gate.open(token, certificate)))
+  await authority.revocations.add({ nodes: [nodeId] })
+  t.ok(grants.every(({ signal }) => signal.aborted))
+  t.match(events.at(-1), { op: 'free', actor: nodeId, result: /no such tenant/ })
 })
 
 t.test('another process revokes', async t => {

@@ -49,6 +49,9 @@ interface Entry extends SeenDevice {
 /** Devices of a node at most; of more that it ever had, those that were not seen for longest are forgotten. */
 const maxPerNode = 256
 
+/** Characters of a peer's device in JSON at most. */
+const maxDeviceLength = 256 << 10
+
 /** When a device was there, in milliseconds since 1970. */
 export interface SeenTimes {
   /** The first time. */
@@ -173,13 +176,17 @@ export class DeviceRegistry {
   /**
    * Takes the devices that a peer says it has; those it does not mention are offline.
    * @param records - from the wire
-   * @throws SparkError ERR_FORMAT naming the field that is wrong, or a device that is another node's; nothing is taken then
+   * @throws SparkError ERR_FORMAT naming the field that is wrong, or a device that is another node's or too large; nothing is
+   * taken then
    */
   async acceptPeer(nodeId: string, records: readonly unknown[]): Promise<readonly DeviceEvent[]> {
     expectText('nodeId', nodeId)
     if (!Array.isArray(records) || records.length > maxPerNode)
       throw new SparkError('ERR_FORMAT', `node ${nodeId} sent no list of at most ${maxPerNode} devices`)
     const checked = records.map((record, i) => checkDeviceRecord(`devices[${i}]`, record))
+    const large = checked.find(record => JSON.stringify(record).length > maxDeviceLength)
+    if (large)
+      throw new SparkError('ERR_FORMAT', `device ${large.id} of node ${nodeId} has more than 256 KiB of JSON`)
     return this.#inTurn(async () => {
       this.#expectOwner(nodeId, checked)
       const events = this.#take(nodeId, checked)

@@ -17,8 +17,8 @@ export interface SeenDevice {
 /** Version of the layout of the file. */
 const version = 1
 
-/** Devices in a file at most, and its bytes. */
-const [maxDevices, maxBytes] = [10_000, 2 ** 28]
+/** Devices in a file at most, and its characters. */
+const [maxDevices, maxLength] = [10_000, 2 ** 28]
 
 const timeOf = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
 
@@ -45,7 +45,7 @@ export async function readRegistry(file: string): Promise<SeenDevice[]> {
 }
 
 function parseRegistry(text: string): SeenDevice[] {
-  if (text.length > maxBytes) throw new Error(`it has more than ${maxBytes} characters`)
+  if (text.length > maxLength) throw new Error(`it has more than ${maxLength} characters`)
   const content = JSON.parse(text) as { version?: unknown; devices?: unknown } | null
   if (content?.version !== version) throw new Error(`its version is not ${version}`)
   const { devices } = content
@@ -59,7 +59,7 @@ function parseRegistry(text: string): SeenDevice[] {
 
 /**
  * Changes the devices of a file while no other process does.
- * @param change - the devices in the file as they shall be
+ * @param change - the devices in the file as they shall be; of more than a file takes those not seen for longest are left out
  * @returns what was written
  * @throws SparkError as {@link readRegistry}; ERR_BUSY when another process holds the file for seconds
  */
@@ -69,7 +69,19 @@ export async function updateRegistry(
 ): Promise<readonly SeenDevice[]> {
   await makeFolder(path.dirname(path.resolve(file)))
   using _ = await whenFree(() => lockFile(file))
-  const devices = change(await readRegistry(file)).slice(0, maxDevices)
+  const devices = fitting(change(await readRegistry(file)), maxLength - 100)
   await writeFileAtomic(file, [Buffer.from(`${JSON.stringify({ version, devices })}\n`)])
   return devices
+}
+
+/** The devices that a list in JSON of so many characters takes, in their order: those that were seen last. */
+export function fitting(devices: readonly SeenDevice[], length: number): readonly SeenDevice[] {
+  let left = length
+  const newest = [...devices].sort((a, b) => b.lastSeen - a.lastSeen).slice(0, maxDevices)
+  const end = newest.findIndex(device => {
+    left -= JSON.stringify(device).length + 1
+    return left < 0
+  })
+  const kept = new Set(end < 0 ? newest : newest.slice(0, end))
+  return devices.filter(device => kept.has(device))
 }

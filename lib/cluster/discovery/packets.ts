@@ -153,8 +153,7 @@ export function sightingsIn(packet: Packet, domain: string): Sighting[] {
 
 function sightingOf(records: readonly Answer[], instance: string, domain: string): Sighting | undefined {
   const label = instance.slice(0, -domain.length - 1)
-  if (!instance.toLowerCase().endsWith(`.${domain.toLowerCase()}`) || label === '' || label.length > 63)
-    return undefined
+  if (!instance.toLowerCase().endsWith(`.${domain.toLowerCase()}`) || !isLabel(label)) return undefined
   let port = 0
   let target: string | undefined
   let ttl = 0
@@ -188,6 +187,10 @@ function sightingOf(records: readonly Answer[], instance: string, domain: string
     ttl: Math.min(ttl, 3600),
   }
 }
+
+/** Whether it can be sent as it is known here: in lower case, which may be longer, and with U+FFFD for what is no UTF-8. */
+const isLabel = (text: string): boolean =>
+  /^[^.\ufffd]+$/.test(text) && Buffer.byteLength(text.toLowerCase()) <= 63
 
 const hex = (text: string | undefined, digits: number): string =>
   text !== undefined && text.length === digits && /^[0-9a-f]*$/.test(text) ? text : ''

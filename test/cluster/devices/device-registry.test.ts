@@ -4,6 +4,7 @@ import path from 'node:path'
 import t from 'tap'
 import type { DeviceRecord, DeviceTelemetry } from '#lib/cluster/devices/device-record.js'
 import { type DeviceEvent, DeviceRegistry } from '#lib/cluster/devices/device-registry.js'
+import { fitting } from '#lib/cluster/devices/registry-file.js'
 import { gpuDevice } from '../../fixtures/cluster/devices.js'
 
 const telemetry = (utilization: number): DeviceTelemetry => ({ time: 1, utilization })
@@ -186,6 +187,29 @@ t.test('a peer that invents devices does not fill the registry', async t => {
     200,
   )
   t.equal((await bench.open(file)).devices.length, 257)
+})
+
+t.test('devices that are larger than a file takes', async t => {
+  const bench = new Bench()
+  const registry = await bench.open(path.join(t.testdir(), 'devices.json'))
+  const operators = Array.from({ length: 600 }, (_, i) => `${i}`.padEnd(500, 'x'))
+  const large = gpuDevice('node-2', 'GPU-b', {
+    backends: [{ name: 'cuda', operators: [{ operators, dtypes: ['f32'] }], native: [] }],
+  })
+  await t.rejects(registry.acceptPeer('node-2', [gpuDevice('node-2', 'GPU-a'), large]), {
+    code: 'ERR_FORMAT',
+    message: /device GPU-b of node node-2 has more than 256 KiB/,
+  })
+  t.strictSame(registry.devices, [])
+  const seen = [3, 1, 2].map(lastSeen => ({
+    record: gpuDevice('node-2', `GPU-${lastSeen}`),
+    firstSeen: 0,
+    lastSeen,
+  }))
+  const { length } = JSON.stringify(seen)
+  t.strictSame(fitting(seen, length), seen)
+  t.strictSame(fitting(seen, length - 1 - 1), [seen[0], seen[2]], 'without the one not seen for longest')
+  t.strictSame(fitting(seen, 10), [])
 })
 
 t.test('this machine, as it is', async t => {

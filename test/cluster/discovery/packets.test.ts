@@ -166,6 +166,18 @@ t.test('tables are bounded, and records that lie change nothing', async t => {
   t.equal(discovery.problems.overflow, 144)
 })
 
+t.test('names that cannot be sent again are none', t => {
+  const seen = (label: string) =>
+    sightingsIn(
+      { type: 'response', answers: [...recordsOf(domain, announcement(), label, ['10.0.0.66'])] },
+      domain,
+    ).length
+  t.equal(seen('é'.repeat(31)), 1)
+  for (const label of ['é'.repeat(32), 'Ⱥ'.repeat(31), '\ufffd', 'a..b', 'x'.repeat(64)])
+    t.equal(seen(label), 0, label)
+  t.end()
+})
+
 t.test('random packets', async t => {
   const random = randomGenerator(Number(process.env.FUZZ_SEED ?? 19))
   const rounds = Number(process.env.FUZZ_ROUNDS ?? 3000)

@@ -90,7 +90,8 @@ t.test('a poison job is given up and named; the others have results', async t =>
   workerOf(t, plane, 'b', handlers)
   await t.rejects(mapJobs(plane, jobsOf(4), places), {
     code: 'ERR_IO',
-    message: /job 2 \(square\) was given up, its last try on [ab]: the number 2 is poison; give another run to try again/,
+    message:
+      /job 2 \(square\) was given up, its last try on [ab]: the number 2 is poison; give another run to try again/,
   })
   t.equal(tries.length, places.tries)
   const { results, failed } = await mapJobs(plane, jobsOf(4), { ...places, strict: false })

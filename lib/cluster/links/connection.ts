@@ -1,6 +1,6 @@
 // connection.ts: the connecting end of a link.
 import { SparkError } from '../../core/errors.js'
-import type { Peer } from '../trust/credentials.js'
+import type { NodeCredentials, Peer } from '../trust/credentials.js'
 import { expectWelcome } from './admission.js'
 import { FrameStream } from './frame-stream.js'
 import { type Greeting, greetListener, newSession } from './hello.js'
@@ -8,7 +8,7 @@ import type { LinkLimits } from './options.js'
 import { type Address, formatAddress, type Pipe } from './pipe.js'
 import type { DialTarget, PipeMaker, TransportName } from './transport.js'
 
-type Target = Omit<DialTarget, 'signal'>
+type Target = Omit<DialTarget, 'credentials' | 'signal'>
 
 const rekeyRetryMs = 60_000
 
@@ -16,13 +16,21 @@ const rekeyRetryMs = 60_000
 export class Connection {
   readonly #maker: PipeMaker
   #target: Target
+  readonly #credentials: () => NodeCredentials
   readonly #limits: LinkLimits
   readonly #signal: AbortSignal | undefined
   readonly #session = newSession()
 
-  constructor(maker: PipeMaker, target: Target, limits: LinkLimits, signal: AbortSignal | undefined) {
+  constructor(
+    maker: PipeMaker,
+    target: Target,
+    credentials: () => NodeCredentials,
+    limits: LinkLimits,
+    signal: AbortSignal | undefined,
+  ) {
     this.#maker = maker
     this.#target = target
+    this.#credentials = credentials
     this.#limits = limits
     this.#signal = signal
   }
@@ -53,8 +61,8 @@ export class Connection {
     if (this.#renewing || performance.now() < this.#renewAt || !stream.needsNewKeys()) return
     this.#renewing = true
     try {
-      const { pipe } = await this.#dial(true)
-      await stream.moveTo(pipe)
+      const { pipe, greeting } = await this.#dial(true)
+      await stream.moveTo(pipe, greeting.peer)
     } catch {
       this.#renewAt = performance.now() + rekeyRetryMs
     } finally {
@@ -63,13 +71,14 @@ export class Connection {
   }
 
   async #dial(resumes: boolean): Promise<{ pipe: Pipe; greeting: Greeting }> {
-    const { address, credentials, expectedNodeId, policy } = this.#target
+    const { address, expectedNodeId, policy } = this.#target
+    const credentials = this.#credentials()
     const timeout = AbortSignal.timeout(this.#limits.handshakeMs)
     const signal = this.#signal ? AbortSignal.any([this.#signal, timeout]) : timeout
     let pipe: Pipe | undefined
     try {
       signal.throwIfAborted()
-      pipe = await this.#maker.dial({ ...this.#target, signal })
+      pipe = await this.#maker.dial({ ...this.#target, credentials, signal })
       pipe.duplex.on('error', () => {})
       const admit = (peer: Peer): void => expectWelcome(peer, credentials, policy, expectedNodeId)
       const parts = { pipe, credentials, limits: this.#limits, signal, admit }

@@ -1,5 +1,4 @@
 // frame-stream.ts: a link between two nodes: frames both ways over one connection, or several after each other.
-import type { Duplex } from 'node:stream'
 import { expectInteger, expectSignal } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import type { Peer } from '../trust/credentials.js'
@@ -70,8 +69,6 @@ const lingerMs = 5000
  * for await (const frame of link) handle(frame)
  */
 export class FrameStream implements AsyncIterable<Frame> {
-  /** Who is at the other end; its certificate was checked. */
-  readonly peer: Peer
   /** `tls`, `grpc`, `quic` or `tcp`. */
   readonly transport: string
   /** Resolves when the link ended: why, and the error where it did not end on purpose. */
@@ -84,6 +81,7 @@ export class FrameStream implements AsyncIterable<Frame> {
   readonly #watch: NodeJS.Timeout
   #resolveClosed!: (end: { reason: string; error: Error | undefined }) => void
   #pipe: Pipe
+  #peer: Peer
   #nextPipe: Pipe | undefined
   /** Ends the wait of a connection that came while the link still moves to the one before it. */
   #moved: (() => void) | undefined
@@ -104,7 +102,7 @@ export class FrameStream implements AsyncIterable<Frame> {
 
   /** @internal */
   constructor({ pipe, peer, transport, limits, peerWindow }: StreamParts) {
-    this.peer = peer
+    this.#peer = peer
     this.transport = transport
     this.#limits = limits
     this.#pipe = pipe
@@ -122,6 +120,11 @@ export class FrameStream implements AsyncIterable<Frame> {
     this.#reader = this.#attach(pipe)
     const tick = Math.max(10, Math.min(limits.keepAliveMs, limits.stallMs, limits.rekeyMs) / 4)
     this.#watch = setInterval(() => this.#check(), tick)
+  }
+
+  /** Who is at the other end; its certificate, which may be another one with new keys, was checked. */
+  get peer(): Peer {
+    return this.#peer
   }
 
   /** Where the connection starts and where it goes to, as IP addresses. */
@@ -243,14 +246,12 @@ export class FrameStream implements AsyncIterable<Frame> {
   }
 
   /** @internal goes on over `pipe`, whose peer is the same node: no frame is lost, none overtakes another. */
-  async moveTo(pipe: Pipe): Promise<void> {
+  async moveTo(pipe: Pipe, peer: Peer): Promise<void> {
     pipe.duplex.on('error', () => {})
     if (this.#nextPipe) await this.#lastMove()
-    if (this.#isClosed) {
-      pipe.duplex.destroy()
-      return
-    }
+    if (this.#isClosed) return void pipe.duplex.destroy()
     this.#nextPipe = pipe
+    this.#peer = peer
     await this.#sender.moveTo(pipe.duplex, encodeControl(recordKinds.switch))
     this.#writesNext = true
     if (this.#switched) this.#readNext()
@@ -290,9 +291,7 @@ export class FrameStream implements AsyncIterable<Frame> {
     const lost = (error?: Error): void => {
       if (pipe === this.#pipe) this.#lost(error)
     }
-    pipe.duplex.on('error', lost)
-    pipe.duplex.on('close', lost)
-    pipe.duplex.on('end', lost)
+    for (const event of ['error', 'close', 'end']) pipe.duplex.on(event, lost)
     pipe.duplex.on('data', (chunk: Buffer) => {
       this.#heard = performance.now()
       this.#received.bytes += chunk.length
@@ -325,7 +324,7 @@ export class FrameStream implements AsyncIterable<Frame> {
 
   /** The peer writes to the next connection from now on, and so does this node. */
   #readNext(): void {
-    const old: Duplex = this.#pipe.duplex
+    const old = this.#pipe.duplex
     this.#pipe = this.#nextPipe!
     this.#nextPipe = undefined
     this.#switched = false

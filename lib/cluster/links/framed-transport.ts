@@ -26,8 +26,9 @@ export function framedTransport(maker: PipeMaker): StreamTransport {
       expectAddress('address', address, 1)
       const limits = linkLimits(options, ['policy', 'localAddress'])
       const { policy = acceptsAll, localAddress, signal } = options
-      const target = { address, credentials, policy, expectedNodeId, localAddress }
-      const connection = new Connection(maker, target, limits, signal)
+      const target = { address, policy, expectedNodeId, localAddress }
+      const credentialsOf = typeof credentials === 'function' ? credentials : () => credentials
+      const connection = new Connection(maker, target, credentialsOf, limits, signal)
       return connection.open()
     },
   }

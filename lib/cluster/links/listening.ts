@@ -155,7 +155,7 @@ export class Listening implements StreamListener {
           'ERR_DENIED',
           'the peer was refused: it goes on with a link that it does not have',
         )
-      await known.moveTo(pipe)
+      await known.moveTo(pipe, peer)
       return
     }
     if (this.#links.size >= this.#maxLinks)

@@ -46,13 +46,14 @@ export interface StreamTransport {
   listen(credentials: NodeCredentials, policy: PeerPolicy, options?: ListenOptions): Promise<StreamListener>
   /**
    * Makes a link to a node.
+   * @param credentials - a function is asked for each connection: a link that gets new keys may outlive a certificate
    * @param expectedNodeId - uuid; another node at this address is refused. Undefined: any node of the cluster may be there
    * @throws SparkError ERR_ARGUMENT, ERR_DENIED when either node refuses the other, ERR_IO without a connection,
    * ERR_UNSUPPORTED for an option that this transport lacks
    */
   connect(
     address: Address,
-    credentials: NodeCredentials,
+    credentials: NodeCredentials | (() => NodeCredentials),
     expectedNodeId: string | undefined,
     options?: ConnectOptions,
   ): Promise<FrameStream>

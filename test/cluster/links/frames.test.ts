@@ -221,8 +221,9 @@ function pipeOfTest(): { pipe: Pipe; far: Duplex } {
 t.test('a peer that moves twice before this node has read its first mark', async t => {
   const { link, far } = exposed()
   const [second, third, fourth] = [pipeOfTest(), pipeOfTest(), pipeOfTest()]
-  const moves = [link.moveTo(second.pipe), link.moveTo(third.pipe)]
-  await t.rejects(link.moveTo(fourth.pipe), { code: 'ERR_BUSY' })
+  const { peer } = link
+  const moves = [link.moveTo(second.pipe, peer), link.moveTo(third.pipe, peer)]
+  await t.rejects(link.moveTo(fourth.pipe, peer), { code: 'ERR_BUSY' })
   const mark = encodeControl(recordKinds.switch)
   third.far.write(encodeHeader(data, 0, 3, 0, 0))
   second.far.write(Buffer.concat([encodeHeader(data, 0, 2, 0, 0), mark]))

@@ -2,13 +2,17 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { connect as connectTcp } from 'node:net'
+import path from 'node:path'
 import type { Duplex } from 'node:stream'
 import { connect } from 'node:tls'
 import t, { type Test } from 'tap'
+import type { FrameStream } from '#lib/cluster/links/frame-stream.js'
 import { openTransport } from '#lib/cluster/links/open-transport.js'
 import { openQuinn } from '#lib/cluster/links/quinn.js'
 import { tlsTransport } from '#lib/cluster/links/tls.js'
 import type { ListenOptions, StreamTransport } from '#lib/cluster/links/transport.js'
+import { ClusterAuthority } from '#lib/cluster/trust/authority.js'
+import { NodeIdentity } from '#lib/cluster/trust/node-identity.js'
 import { tlsOptions } from '#lib/cluster/trust/tls.js'
 import { lab, openDoor } from '../../fixtures/cluster/lab.js'
 import { quicFrom, transports } from '../../fixtures/cluster/transports.js'
@@ -87,6 +91,29 @@ t.test('grpc: a listener that is renewed shows its next certificate', async t =>
   const before = await shown()
   listener.renew(a)
   t.not(await shown(), before)
+})
+
+t.test('new keys come with the certificates of the moment', async t => {
+  const folder = t.testdir({})
+  const authority = await ClusterAuthority.create('lab', path.join(folder, 'ca'))
+  const [mine, theirs] = await Promise.all(
+    ['mine', 'theirs'].map(name => NodeIdentity.open(path.join(folder, name))),
+  )
+  let own = await authority.certify(mine!)
+  const listener = await tlsTransport().listen(await authority.certify(theirs!), openDoor)
+  t.teardown(() => listener.close())
+  const arriving = listener[Symbol.asyncIterator]().next()
+  const options = { rekeyBytes: 100_000 }
+  const left = await tlsTransport().connect(listener.address, () => own, undefined, options)
+  const right = (await arriving).value as FrameStream
+  const before = right.peer.serial
+  own = await authority.certify(mine!)
+  await left.send({ type: 0, id: 0, payload: Buffer.alloc(150_000) })
+  await right.receive()
+  for (let i = 0; i < 500 && right.counts.connections < 2; i++)
+    await new Promise(resolve => setTimeout(resolve, 10))
+  t.not(own.serial, before)
+  t.equal(right.peer.serial, own.serial)
 })
 
 t.test(

@@ -26,8 +26,10 @@ export interface MappingOptions {
 interface MappedJob {
   readonly job: QueuedJob
   users: number
-  /** How often its result was gone with the nodes that had it. */
-  losses: number
+  /** How often it was not in the queue, and was added. */
+  adds: number
+  /** Why its last result is none, where it was lost. */
+  lost?: { readonly error: string; readonly node: string }
 }
 
 type DoneRecord = Extract<JobRecord, { readonly state: 'done' }>
@@ -79,7 +81,7 @@ export class Mapping {
     for (const [i, id] of ids.entries()) {
       const known = this.#jobs.get(id)
       if (known) known.users++
-      else this.#jobs.set(id, { job: jobs[i]!, users: 1, losses: 0 })
+      else this.#jobs.set(id, { job: jobs[i]!, users: 1, adds: 0 })
     }
     await this.#add([...new Set(ids)])
     return ids
@@ -205,14 +207,10 @@ export class Mapping {
     }
   }
 
-  /** Has a job done again whose result is nowhere, as often as it may be tried. */
+  /** Has a job done again whose result is nowhere. */
   async #repeat(id: string, record: DoneRecord, why: string): Promise<void> {
-    const { results, tries } = this.#places
-    const known = this.#jobs.get(id)!
-    if (++known.losses >= tries) {
-      const error = `its result was lost ${known.losses} times: ${why}`
-      return this.#keep(id, { state: 'failed', error, node: record.node, delivery: record.delivery })
-    }
+    const { results } = this.#places
+    this.#jobs.get(id)!.lost = { error: `its result was lost: ${why}`, node: record.node }
     await this.#patiently(async () => {
       const there = await results.get(id)
       // Another caller may have had it done again.
@@ -247,16 +245,29 @@ export class Mapping {
   }
 
   async #addOne(id: string): Promise<void> {
-    const { results, unwanted, queue } = this.#places
+    const { results, unwanted, queue, tries } = this.#places
     await this.#patiently(async () => {
       const known = this.#jobs.get(id)
       if (!known || this.#records.has(id)) return
       const there = parseRecord((await results.get(id))?.value)
       if (there) return this.#settle(id, there)
       if (await unwanted.get(id)) await unwanted.delete(id)
-      // It has no result, so where it left the queue nobody does it: it was not wanted for a while, or its result was lost.
-      await queue(known.job.kind).push(id, known.job, { again: true })
+      // It has no result, so where it left the queue nobody does it: it was not wanted for a while, or what it took or gave was lost.
+      const isNew = await queue(known.job.kind).push(id, known.job, { again: true })
+      if (isNew && ++known.adds > tries) await this.#drop(id, known)
     })
+  }
+
+  /** Gives up a job that was added often enough; a new call may try again. */
+  async #drop(id: string, { adds, lost }: MappedJob): Promise<void> {
+    await this.#places.unwanted.put(id, true)
+    const { error = 'it left the queue', node = '' } = lost ?? (await this.#noteOf(id))
+    this.#keep(id, { state: 'failed', error: `${error} (${adds - 1} times)`, node, delivery: adds - 1 })
+  }
+
+  /** Why the last try of a job failed, where a node has said so. */
+  async #noteOf(id: string): Promise<{ error?: string; node?: string }> {
+    return ((await this.#places.errors.get(id))?.value ?? {}) as { error?: string; node?: string }
   }
 
   /** Repeats what a control plane does not answer, until the signal. */
@@ -291,12 +302,10 @@ export class Mapping {
     for (const kind of kinds) {
       for (const { id } of await this.#places.queue(kind).failed()) {
         if (!this.#jobs.has(id) || this.#records.has(id)) continue
-        const note = (await this.#places.errors.get(id))?.value as
-          | { error?: string; node?: string }
-          | undefined
         const { tries } = this.#places
-        const error = note?.error ?? `its worker ended ${tries} times before it had a result`
-        const record: JobRecord = { state: 'failed', error, node: note?.node ?? '', delivery: tries }
+        const { error = `its worker ended ${tries} times before it had a result`, node = '' } =
+          await this.#noteOf(id)
+        const record: JobRecord = { state: 'failed', error, node, delivery: tries }
         await this.#places.results.create(id, record).catch(() => {})
         this.#settle(id, parseRecord((await this.#places.results.get(id))?.value))
       }

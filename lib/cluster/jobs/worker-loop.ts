@@ -6,7 +6,7 @@ import { debug } from '../../core/log.js'
 import type { ControlPlane, Job } from '../control/control-plane.js'
 import { isConflict } from '../control/names.js'
 import type { PressureGate } from '../devices/pressure-gate.js'
-import { type JobBlobs, packValue, unpackValue } from './blobs.js'
+import { isLost, type JobBlobs, packValue, unpackValue } from './blobs.js'
 import {
   type JobHandlers,
   type JobQueueOptions,
@@ -141,10 +141,11 @@ export class WorkerLoop implements AsyncDisposable {
       return unwanted.delete(job.id)
     }
     const began = performance.now()
-    const record = await this.#run(job, this.#ending.signal)
+    const done = await this.#run(job, this.#ending.signal)
+    const record = typeof done === 'string' ? undefined : done
     const outcome = record ? await this.#store(job, record) : 'failed'
-    if (record) await job.ack()
-    else await job.nack()
+    if (done === 'again') await job.nack()
+    else await job.ack()
     const { kind = '', from } = parseJob(job.payload) ?? {}
     const bytes = record?.state === 'done' ? record.result.bytes : 0
     this.#options.onJob?.({ id: job.id, outcome, ms: performance.now() - began, kind, bytes, from })
@@ -153,26 +154,33 @@ export class WorkerLoop implements AsyncDisposable {
       await sleep(retryMs * job.delivery, undefined, { signal: this.#ending.signal }).catch(() => {})
   }
 
-  /** What came of a job; undefined where it is to be tried again. */
-  async #run(job: Job, signal: AbortSignal): Promise<JobRecord | undefined> {
+  /**
+   * What came of a job. `again`: it is to be tried again; `gone`: what it takes is nowhere, as whoever asked was killed, and adds it
+   * again where it goes on.
+   */
+  async #run(job: Job, signal: AbortSignal): Promise<JobRecord | 'again' | 'gone'> {
     const { node, handlers, blobs, gate } = this.#options
     const { delivery } = job
+    let isGone = false
     try {
       const queued = parseJob(job.payload)
       if (!queued) throw new SparkError('ERR_FORMAT', 'it is no job')
       const handler = Object.hasOwn(handlers, queued.kind) ? handlers[queued.kind] : undefined
       if (!handler)
         throw new SparkError('ERR_UNSUPPORTED', `node ${node} has no handler of kind '${queued.kind}'`)
-      const params = await unpackValue(queued.params, blobs, signal)
+      const params = await unpackValue(queued.params, blobs, signal).catch(async error => {
+        isGone = blobs !== undefined && (await isLost(queued.params, blobs, signal))
+        throw error
+      })
       const value = await Promise.race([handler(params, { signal }), this.#ended])
       return { state: 'done', result: await packValue(value, blobs), node, delivery }
     } catch (error) {
-      if (this.#ending.signal.aborted) return undefined
+      if (signal.aborted) return 'again'
       const message = (error instanceof Error ? error.message : String(error)).slice(0, maxMessage)
-      if (delivery >= this.#places.tries && !gate?.isClosed)
+      if (delivery >= this.#places.tries && !gate?.isClosed && !isGone)
         return { state: 'failed', error: message, node, delivery }
       await this.#places.errors.put(job.id, { error: message, node, delivery })
-      return undefined
+      return isGone && delivery >= this.#places.tries ? 'gone' : 'again'
     }
   }
 

@@ -75,8 +75,9 @@ t.test('two Sparks on a cable', { skip: canMakeNetworks() }, async t => {
     if (args[0] === 'invite') code = /(?:\w{4}-){12}\w{4}/.exec(stdout)?.[0] ?? ''
     else if (args[1] === 'show' && !used.has(on))
       t.match(stdout, /no such record/, 'a node that had no stage')
-    else t.match(stdout + stderr, said.find(([word]) => args.join(' ').includes(word))![1], args.join(' '))
-    for (const [, name] of (stdout + stderr).matchAll(/^(spark-\d): nodes/gm)) used.add(name!)
+    else t.match(stdout + stderr, said.find(([word]) => words.join(' ').includes(word))![1], args.join(' '))
+    for (const [, names] of (stdout + stderr).matchAll(/^([\w+-]+): nodes/gm))
+      for (const name of names!.split('+')) used.add(name)
   }
 })
 

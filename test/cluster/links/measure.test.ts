@@ -8,7 +8,13 @@ import { EchoResponder, measureLoss } from '#lib/cluster/links/echo-train.js'
 import type { FrameStream } from '#lib/cluster/links/frame-stream.js'
 import { factsFromSys, interfaceOf, localAddressTo } from '#lib/cluster/links/interface-facts.js'
 import { linkColumns, linkRow } from '#lib/cluster/links/link-rows.js'
-import { answerMeasurements, LinkMeter, type LinkReport, rttIntervalOf } from '#lib/cluster/links/measure.js'
+import {
+  answerMeasurements,
+  LinkMeter,
+  type LinkReport,
+  measureLink,
+  rttIntervalOf,
+} from '#lib/cluster/links/measure.js'
 import { nextJitter, quantile, roundTripsOf, stabilityOf } from '#lib/cluster/links/statistics.js'
 import { tlsTransport } from '#lib/cluster/links/tls.js'
 import { TransferRate } from '#lib/cluster/links/transfer-rate.js'
@@ -102,6 +108,36 @@ t.test('classes and flags', async t => {
   t.same(flags(10.1, 999), ['RTT over 10 ms', 'below 1 Gb/s'])
   t.same(flags(51, 99), ['RTT over 50 ms', 'below 100 Mb/s'])
   t.same(flags(201, 49), ['RTT over 200 ms', 'below 50 Mb/s'])
+})
+
+t.test('a meter that was stopped, also while it measures, leaves no timer', async t => {
+  const link = {
+    ...{ closed: new Promise(() => {}), peer: { nodeId: b.nodeId }, transport: 'test', idle: true },
+    ...{ addresses: { local: '127.0.0.1', remote: '127.0.0.1' }, call: async () => null },
+    ...{ ping: async () => 1, probe: async () => 1 },
+    pathStats: () => ({ sentPackets: 0, lostPackets: 0 }),
+  } as unknown as FrameStream
+  const timers = new Set<unknown>()
+  const { setTimeout: begin, clearTimeout: end } = globalThis
+  t.teardown(() => Object.assign(globalThis, { setTimeout: begin, clearTimeout: end }))
+  Object.assign(globalThis, {
+    setTimeout(act: () => void, ms: number) {
+      const timer = begin(act, ms)
+      if (ms >= 10_000) timers.add(timer)
+      return timer
+    },
+    clearTimeout(timer: NodeJS.Timeout) {
+      timers.delete(timer)
+      end(timer)
+    },
+  })
+  await measureLink(link)
+  t.equal(timers.size, 0)
+  const meter = new LinkMeter(link)
+  const measured = meter.start()
+  meter.stop()
+  await measured
+  t.equal(timers.size, 0)
 })
 
 /** Both ends of a link over loopback, or through a proxy. */

@@ -55,9 +55,9 @@ t.test('stages of a tenant', async t => {
       ...{ subject: 'ada', scopes, certificate: await thumbprintOf(of), ...more },
     })
   const last = graphCosts('model', await readCanonical(file)).layers.length - 1
-  const load = (token: string) =>
+  const load = (token: string, on = 'host', nodes = 2) =>
     new Cluster(tenant).load(file, {
-      ...{ pins: [`0-${last}=host`], nodes: 2, backend: 'cpu', threads: 1, token },
+      ...{ pins: [`0-${last}=${on}`], nodes, backend: 'cpu', threads: 1, token },
     })
   const feeds = { x: Tensor.random([1, width], { seed: 9 }) }
 
@@ -90,6 +90,31 @@ t.test('stages of a tenant', async t => {
     'the tenant has gone',
   )
 
+  const worker = await start(t, 'worker', {
+    ...{ code: (await host.invite()).code, at, port: await freePort() },
+  })
+  const other = await token(['model:load', 'gpu:allocate', 'gpu:compute'])
+  const elsewhere = (await load(other.token, 'worker', 3)).bindState()
+  let [began, revoked] = [0, 0]
+  let revoking = Promise.resolve()
+  await t.rejects(
+    async () => {
+      for (let step = 0; step < 10_000; step++) {
+        const now = performance.now()
+        await elsewhere.run(feeds)
+        began = now
+        if (step !== 20) continue
+        revoked = performance.now()
+        revoking = host.revoke({ tokens: { [other.jti]: other.expires } })
+      }
+    },
+    { code: 'ERR_DENIED' },
+    'the node with the stage is another one than that which revokes',
+  )
+  await revoking
+  t.comment(`a step began ${Math.max(0, began - revoked).toFixed(1)} ms after the revocation on another node`)
+
+  await worker.close()
   await host.close()
   await tenant.close()
   const [hosted, given] = [recordsOf('host'), recordsOf('tenant')]

@@ -20,6 +20,7 @@ import { models } from './rows/models.js'
 import { norm } from './rows/norm.js'
 import { paged } from './rows/paged.js'
 import { placement } from './rows/placement.js'
+import { pools } from './rows/pools.js'
 import { products } from './rows/products.js'
 import { sampling } from './rows/sampling.js'
 import { simulation } from './rows/simulation.js'
@@ -61,6 +62,7 @@ const families = {
   paged: { rows: paged },
   norm: { rows: norm },
   functions: { rows: functions },
+  pools: { rows: pools },
   products: { rows: products },
   dora: { rows: dora, targets: ['cuda'] },
   'dora-layer': { rows: doraLayer, targets: ['cpu', 'cuda'] },

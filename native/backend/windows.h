@@ -60,6 +60,19 @@ SPARK_HOST_DEVICE inline void for_each_tap(const Windows& windows, const Window&
   }
 }
 
+// The sum of the elements of a window in f64: of each column of the image first, then of the columns.
+SPARK_HOST_DEVICE inline double sum_of_window(const Windows& windows, const Window& window, const float* x) {
+  double sum = 0;
+  for (int64_t k = window.inside[2].first; k < window.inside[2].last; ++k) {
+    Window column = window;
+    column.inside[2] = {k, k + 1};
+    double of_column = 0;
+    for_each_tap(windows, column, [&](int64_t p) { of_column += x[p]; });
+    sum += of_column;
+  }
+  return sum;
+}
+
 // Where the first largest element of a window is, NaN being the largest; -1 where there is none.
 SPARK_HOST_DEVICE inline int64_t first_largest(const Windows& windows, const Window& window, const float* x) {
   int64_t first = -1;

@@ -79,7 +79,7 @@ export class Journal {
   async append(text: string): Promise<void> {
     if (this.#broken) throw this.#broken
     const line = lineOf(text)
-    this.#expectRoom(this.#bytes + line.length)
+    this.#expectSize(this.#bytes + line.length)
     try {
       if (this.#isTorn) await this.#handle.truncate(this.#bytes)
       this.#isTorn = true
@@ -98,7 +98,7 @@ export class Journal {
     this.#bytes += line.length
   }
 
-  #expectRoom(bytes: number): void {
+  #expectSize(bytes: number): void {
     if (bytes <= this.#maxBytes) return
     const numbers = `it would have ${bytes} bytes of at most ${this.#maxBytes}`
     throw new SparkError('ERR_IO', `${this.#file} is full: ${numbers}: keep fewer or shorter values in it`)
@@ -123,7 +123,7 @@ export class Journal {
     const counted = (text: string): Buffer => {
       const line = lineOf(text)
       bytes += line.length
-      this.#expectRoom(bytes)
+      this.#expectSize(bytes)
       return line
     }
     await writeFileAtomic(this.#file, lines())

@@ -116,7 +116,7 @@ export class PeerLinks {
       if (this.#end.signal.aborted) return undefined
       try {
         const options = { policy, signal: this.#end.signal }
-        const link = await transport.connect(address, credentials(), node.nodeId, options)
+        const link = await transport.connect(address, credentials, node.nodeId, options)
         if (link.peer.nodeId === credentials().nodeId) await link.close('it is this node')
         else this.take(link, address)
         return link

@@ -22,9 +22,7 @@ __device__ float pooled(const Windows& windows, const Window& window, PoolFn fn,
     for_each_tap(windows, window, [&](int64_t p) { most = most >= x[p] || most != most ? most : x[p]; });
     return most;
   }
-  double sum = 0;
-  for_each_tap(windows, window, [&](int64_t p) { sum += x[p]; });
-  return static_cast<float>(sum / window.divisor);
+  return static_cast<float>(sum_of_window(windows, window, x) / window.divisor);
 }
 
 // Outputs [first, last] along an axis whose windows can reach position p.

@@ -315,4 +315,4 @@ constexpr ConvKernels kConvKernels = {
     .dots = dots,
 };
 
-constexpr PoolKernels kPoolKernels = {.max_windows = max_windows, .add_apart = add_apart, .divide = divide};
+constexpr PoolKernels kPoolKernels = {.max_windows = max_windows, .mean_windows = mean_windows};

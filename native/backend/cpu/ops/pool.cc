@@ -42,15 +42,10 @@ void for_each_plane(const Windows& windows, const Body& body) {
   });
 }
 
-// Columns of an output row that are computed at a time.
-constexpr int64_t kColumns = 256;
-constexpr int64_t kFewColumns = 8;  // worth a call
-
-// Calls visit(c, x, stride, count) for every tap and the columns [begin, end) of row (a, b) of the output
-// that it reaches, in the order of the taps: x is what column c reads, and the next ones are `stride` apart.
+// Calls visit(c, x, stride, count) for every tap and the columns of row (a, b) of the output that it reaches,
+// in the order of the taps: x is what column c reads, and the next ones are `stride` apart.
 template <typename Visit>
-void for_each_line(const Windows& windows, const float* x, int64_t a, int64_t b, int64_t begin, int64_t end,
-                   const Visit& visit) {
+void for_each_line(const Windows& windows, const float* x, int64_t a, int64_t b, const Visit& visit) {
   const TapRange planes = taps_within(windows, 0, a, 0, windows.image[0]),
                  rows = taps_within(windows, 1, b, 0, windows.image[1]);
   const int64_t stride = windows.stride[2], width = windows.image[2];
@@ -62,50 +57,25 @@ void for_each_line(const Windows& windows, const float* x, int64_t a, int64_t b,
       const float* row = x + (coordinate(0, a, i) * windows.image[1] + coordinate(1, b, j)) * width;
       for (int64_t k = 0; k < windows.kernel[2]; ++k) {
         const int64_t shift = coordinate(2, 0, k);
-        const int64_t first = std::max(begin, shift < 0 ? (stride - 1 - shift) / stride : 0);
-        const int64_t last = std::min(end, shift < width ? (width - shift + stride - 1) / stride : 0);
+        const int64_t first = shift < 0 ? (stride - 1 - shift) / stride : 0;
+        const int64_t reached = shift < width ? (width - shift + stride - 1) / stride : 0;
+        const int64_t last = std::min(windows.out[2], reached);
         if (first < last) visit(first, row + first * stride + shift, stride, last - first);
       }
     }
   }
 }
 
-// to[i] = combine(to[i], x[i · stride])
-template <typename T, typename Combine>
-void accumulate(T* to, const float* x, int64_t stride, int64_t count, const Combine& combine) {
-  if (stride == 1) {
-    for (int64_t i = 0; i < count; ++i) to[i] = combine(to[i], x[i]);
-  } else if (stride == 2) {
-    for (int64_t i = 0; i < count; ++i) to[i] = combine(to[i], x[2 * i]);
-  } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = combine(to[i], x[stride * i]);
-  }
-}
-
-// The columns [begin, end) of row (a, b) of the output of a plane; `counts` has the taps along a row that a
-// mean counts, for each column.
-void pool_columns(const PoolArgs& args, const double* counts, const float* x, int64_t a, int64_t b,
-                  int64_t begin, int64_t end, float* y) {
-  if (args.fn == PoolFn::kMax) {
-    std::fill(y + begin, y + end, -std::numeric_limits<float>::infinity());
-    for_each_line(args.windows, x, a, b, begin, end,
-                  [&](int64_t c, const float* from, int64_t stride, int64_t n) {
-                    // NaN is the largest.
-                    accumulate(y + c, from, stride, n,
-                               [](float most, float v) { return (most >= v) | (most != most) ? most : v; });
-                  });
-    return;
-  }
-  double sums[kColumns] = {};
-  for_each_line(args.windows, x, a, b, begin, end,
-                [&](int64_t c, const float* from, int64_t stride, int64_t n) {
-                  double* to = sums + c - begin;
-                  if (n >= kFewColumns) return kernels().pool.add_apart(from, stride, n, to);
-                  accumulate(to, from, stride, n, [](double sum, float v) { return sum + v; });
-                });
-  const int64_t lines =
-      counted_taps(args.windows, args.count_pad, 0, a) * counted_taps(args.windows, args.count_pad, 1, b);
-  kernels().pool.divide(sums, counts + begin, static_cast<double>(lines), end - begin, y + begin);
+// Row (a, b) of the largest elements of a plane.
+void largest_in_row(const Windows& windows, const float* x, int64_t a, int64_t b, float* y) {
+  std::fill_n(y, windows.out[2], -std::numeric_limits<float>::infinity());
+  for_each_line(windows, x, a, b, [&](int64_t c, const float* from, int64_t stride, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float most = y[c + i], v = from[i * stride];
+      // NaN is the largest.
+      y[c + i] = (most >= v) | (most != most) ? most : v;
+    }
+  });
 }
 
 // Whether windows hardly leave the image along its lines.
@@ -133,18 +103,38 @@ void largest_lines(const PoolArgs& args) {
   });
 }
 
+void mean_lines(const PoolArgs& args) {
+  const Windows& windows = args.windows;
+  std::vector<double> counts[3];
+  for (int axis = 0; axis < 3; ++axis) {
+    for (int64_t q = 0; q < windows.out[axis]; ++q) {
+      counts[axis].push_back(static_cast<double>(counted_taps(windows, args.count_pad, axis, q)));
+    }
+  }
+  const CountedTaps taps = {{counts[0].data(), counts[1].data(), counts[2].data()}};
+  const int64_t image = windows.image[0] * windows.image[1] * windows.image[2];
+  const int64_t out = windows.out[0] * windows.out[1] * windows.out[2];
+  const int64_t planes = grain_for(image + out, 1 << 14);
+  const int64_t tasks = (windows.planes + planes - 1) / planes;
+  const int64_t doubles = windows.image[2] + 16;
+  parallel_tasks(tasks, 2 * doubles, [&](int64_t task, float* workspace) {
+    const int64_t first = task * planes;
+    auto* columns = reinterpret_cast<double*>(workspace);
+    kernels().pool.mean_windows(windows, taps, std::min(planes, windows.planes - first),
+                                static_cast<const float*>(args.x) + first * image, columns,
+                                static_cast<float*>(args.y) + first * out);
+  });
+}
+
 }  // namespace
 
 void pool(const PoolArgs& args) {
   const bool bytes = args.dtype == DType::kU8 || args.dtype == DType::kI8;
   if (bytes && args.fn == PoolFn::kMax && !args.indices) return largest_bytes(args);
   expect_f32(args.dtype);
-  if (args.fn == PoolFn::kMax && !args.indices && covers_lines(args.windows)) return largest_lines(args);
+  if (args.fn == PoolFn::kAverage) return mean_lines(args);
+  if (!args.indices && covers_lines(args.windows)) return largest_lines(args);
   const int64_t* out_size = args.windows.out;
-  std::vector<double> counts;
-  for (int64_t c = 0; c < out_size[2]; ++c) {
-    counts.push_back(static_cast<double>(counted_taps(args.windows, args.count_pad, 2, c)));
-  }
   for_each_plane(args.windows, [&](int64_t image, int64_t out) {
     const float* x = static_cast<const float*>(args.x) + image;
     float* y = static_cast<float*>(args.y) + out;
@@ -158,8 +148,7 @@ void pool(const PoolArgs& args) {
     }
     for (int64_t a = 0; a < out_size[0]; ++a) {
       for (int64_t b = 0; b < out_size[1]; ++b, y += out_size[2]) {
-        for (int64_t c = 0; c < out_size[2]; c += kColumns)
-          pool_columns(args, counts.data(), x, a, b, c, std::min(c + kColumns, out_size[2]), y);
+        largest_in_row(args.windows, x, a, b, y);
       }
     }
   });

@@ -1,6 +1,5 @@
-// pool_body.h: the largest elements and the sums of windows. For the largest ones columns of the image are
-// gone through first, for some lines of results: what neighbouring windows share of a column is its largest
-// element. Included by gemm_body.h.
+// pool_body.h: the largest elements and the means of windows. Columns of the image are gone through first:
+// what neighbouring windows share of a column is its largest element, or its sum. Included by gemm_body.h.
 
 constexpr int64_t kLinesAtOnce = 8;
 constexpr int64_t kAhead = 1024;  // floats that are asked for before they are read
@@ -93,16 +92,107 @@ void max_windows(const Windows& of, int64_t planes, const float* x, float* colum
   }
 }
 
-void add_apart(const float* x, int64_t stride, int64_t count, double* sums) {
-  if (stride == 1) {
-    for (int64_t i = 0; i < count; ++i) sums[i] += x[i];
-  } else if (stride == 2) {
-    for (int64_t i = 0; i < count; ++i) sums[i] += x[2 * i];
-  } else {
-    for (int64_t i = 0; i < count; ++i) sums[i] += x[stride * i];
+// to[i] = the sum of column i of some lines, for i < count; kLines of one plane, 0: any.
+template <int kLines>
+void sum_of_columns(const CoveredLines& from, int64_t count, double* to) {
+  if constexpr (kLines != 0) {
+    for (int64_t i = 0; i < count; ++i) {
+      double sum = from.first[i];
+#pragma GCC unroll 3
+      for (int64_t j = 1; j < kLines; ++j) sum += from.first[j * from.line_step + i];
+      to[i] = sum;
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) to[i] = 0;
+  for (int64_t plane = 0; plane < from.planes; ++plane) {
+    for (int64_t j = 0; j < from.lines; ++j) {
+      const float* line = from.first + plane * from.plane_step + j * from.line_step;
+      for (int64_t i = 0; i < count; ++i) to[i] += line[i];
+    }
   }
 }
 
-void divide(const double* sums, const double* counts, double factor, int64_t count, float* y) {
-  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(sums[i] / (factor * counts[i]));
+constexpr int64_t kMeansAtOnce = 256;
+
+// sums[i] += columns[i · stride] for i < count
+void add_columns(const double* columns, int64_t stride, int64_t count, double* sums) {
+  if (stride == 1) {
+    for (int64_t i = 0; i < count; ++i) sums[i] += columns[i];
+  } else if (stride == 2) {
+    for (int64_t i = 0; i < count; ++i) sums[i] += columns[2 * i];
+  } else {
+    for (int64_t i = 0; i < count; ++i) sums[i] += columns[stride * i];
+  }
+}
+
+// The means of a line of windows, each of factor times so many elements, from the sums of columns.
+void mean_of_taps(const Windows& of, const double* columns, const double* counts, double factor, float* y) {
+  const int64_t stride = of.stride[2], width = of.image[2];
+  for (int64_t at = 0; at < of.out[2]; at += kMeansAtOnce) {
+    const int64_t end = smaller(at + kMeansAtOnce, of.out[2]);
+    double sums[kMeansAtOnce] = {};
+    for (int64_t k = 0; k < of.kernel[2]; ++k) {
+      // Window c reads column c · stride + shift.
+      const int64_t shift = k * of.dilation[2] - of.pad[2];
+      const int64_t below = shift < 0 ? (stride - 1 - shift) / stride : 0;
+      const int64_t first = at > below ? at : below;
+      const int64_t last = smaller(end, shift < width ? (width - shift + stride - 1) / stride : 0);
+      if (first < last)
+        add_columns(columns + first * stride + shift, stride, last - first, sums + first - at);
+    }
+    for (int64_t c = at; c < end; ++c) y[c] = static_cast<float>(sums[c - at] / (factor * counts[c]));
+  }
+}
+
+// As mean_of_taps, of columns side by side; those beyond the ends of the image are zero.
+template <int kTaps, int kStride>
+void mean_of_few(const Windows& of, const double* columns, const double* counts, double factor, float* y) {
+  const double* from = columns - of.pad[2];
+  for (int64_t c = 0; c < of.out[2]; ++c) {
+    double sum = 0;
+#pragma GCC unroll 3
+    for (int64_t k = 0; k < kTaps; ++k) sum += from[c * kStride + k];
+    y[c] = static_cast<float>(sum / (factor * counts[c]));
+  }
+}
+
+constexpr int64_t kEdge = 8;  // columns beyond each end of the image
+
+using MeanOfTaps = void (*)(const Windows& of, const double* columns, const double* counts, double factor,
+                            float* y);
+
+MeanOfTaps mean_of_taps_for(const Windows& of) {
+  const int64_t taps = of.kernel[2], stride = of.stride[2];
+  const int64_t reach = (of.out[2] - 1) * stride + taps - of.pad[2];
+  if (of.dilation[2] != 1 || of.pad[2] > kEdge || reach > of.image[2] + kEdge) return mean_of_taps;
+  if (taps == 3 && stride == 1) return mean_of_few<3, 1>;
+  if (taps == 3 && stride == 2) return mean_of_few<3, 2>;
+  if (taps == 2 && stride == 2) return mean_of_few<2, 2>;
+  return mean_of_taps;
+}
+
+void mean_windows(const Windows& of, const CountedTaps& counts, int64_t planes, const float* x,
+                  double* columns, float* y) {
+  const auto [depth, height, width] = of.image;
+  const MeanOfTaps of_taps = mean_of_taps_for(of);
+  double* inside = columns + kEdge;
+  for (int64_t i = 0; i < kEdge; ++i) columns[i] = inside[width + i] = 0;
+  for (int64_t block = 0; block < planes * of.out[0]; ++block) {
+    const int64_t a = block % of.out[0];
+    const CoveredTaps deep(of, 0, a);
+    const float* layer = x + (block / of.out[0] * depth + deep.start) * height * width;
+    for (int64_t b = 0; b < of.out[1]; ++b, y += of.out[2]) {
+      const CoveredTaps down(of, 1, b);
+      const CoveredLines from = {layer + down.start * width, deep.count, of.dilation[0] * height * width,
+                                 down.count, of.dilation[1] * width};
+      const int64_t covered = deep.count == 1 ? down.count : 0;
+      const auto of_columns = covered == 2   ? sum_of_columns<2>
+                              : covered == 3 ? sum_of_columns<3>
+                                             : sum_of_columns<0>;
+      of_columns(from, width, inside);
+      const double factor = counts.axes[0][a] * counts.axes[1][b];
+      of_taps(of, inside, counts.axes[2], factor, y);
+    }
+  }
 }

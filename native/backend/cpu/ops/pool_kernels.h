@@ -5,6 +5,11 @@
 
 namespace spark::cpu {
 
+// Taps that the mean of the window at each position along an axis counts.
+struct CountedTaps {
+  const double* axes[3];
+};
+
 struct PoolKernels {
   // y = the largest elements of the windows on so many planes: −∞ where one covers nothing, NaN where it
   // covers one. columns: 8 · pitch times −∞, some of which are written over; pitch: at least (out[2] + 16) ·
@@ -12,10 +17,10 @@ struct PoolKernels {
   // + (kernel[2] − 1) · dilation[2] + 32.
   void (*max_windows)(const Windows& windows, int64_t planes, const float* x, float* columns, int64_t pitch,
                       float* y);
-  // sums[i] += x[i · stride] for i < count
-  void (*add_apart)(const float* x, int64_t stride, int64_t count, double* sums);
-  // y[i] = sums[i] / (factor · counts[i]) for i < count
-  void (*divide)(const double* sums, const double* counts, double factor, int64_t count, float* y);
+  // y = the means of the windows on so many planes, summed in f64: columns of the image first.
+  // columns: 8-byte aligned, image[2] + 16 doubles.
+  void (*mean_windows)(const Windows& windows, const CountedTaps& counts, int64_t planes, const float* x,
+                       double* columns, float* y);
 };
 
 }  // namespace spark::cpu

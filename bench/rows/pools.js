@@ -1,0 +1,59 @@
+// pools.js: largest elements and means of windows on shapes of convolutional nets, beside ONNX Runtime's operators.
+import { openKernels } from 'dgx-spark/kernels'
+import { Operands } from '../operands.js'
+import { uniform } from '../random.js'
+import { expectClose } from './conv.js'
+
+/** @import { Kernels } from 'dgx-spark/kernels' */
+/** @import { Case } from '../harness.js' */
+/** @import { Peer } from '../peer.js' */
+
+/** Planes, the size of the image, of the window, and its stride; windows of 3 have a border of 1. */
+const shapes = /** @type {const} */ ([
+  [64, 112, 3, 2],
+  [192, 28, 3, 1],
+  [1024, 14, 3, 1],
+  [128, 56, 2, 2],
+])
+
+/** @param {Kernels} kernels @param {Peer | null} peer @returns {AsyncGenerator<Case>} */
+export async function* pools(kernels, peer) {
+  if (!kernels.supports('pool')) return
+  const operands = new Operands(kernels)
+  const plain = await openKernels({ backend: 'js' })
+  for (const [planes, size, kernel, stride] of shapes) {
+    const pad = kernel === 3 ? 1 : 0
+    const out = Math.floor((size + 2 * pad - kernel) / stride) + 1
+    const x = await operands.put(uniform(planes * size ** 2, 1))
+    const y = await operands.put(new Float32Array(planes * out ** 2))
+    const both = (/** @type {number} */ value) => [value, value]
+    const windows = {
+      ...{ planes, image: both(size), kernel: both(kernel), out: both(out), strides: both(stride) },
+      ...{ dilations: [1, 1], padsBegin: both(pad), padsEnd: both(pad) },
+    }
+    for (const fn of /** @type {const} */ (['max', 'average'])) {
+      const args = { ...windows, fn, dtype: /** @type {const} */ ('f32'), countPad: false }
+      const run = await peer?.operator({
+        type: fn === 'max' ? 'MaxPool' : 'AveragePool',
+        inputs: { x: [1, planes, size, size] },
+        outputs: { y: [1, planes, out, out] },
+        attributes: { kernel_shape: both(kernel), strides: both(stride), pads: [pad, pad, pad, pad] },
+      })
+      yield {
+        name: `${fn} pool`,
+        shape: `${planes}x${size}x${size}, ${kernel}x${kernel} s${stride}`,
+        dtype: 'f32',
+        elements: y.length,
+        bytes: x.byteLength + y.byteLength,
+        run: () => kernels.run('pool', { ...args, x, y }),
+        check: async () => {
+          const expected = new Float32Array(y.length)
+          await plain.run('pool', { ...args, x, y: expected })
+          expectClose(y, expected)
+          if (run) expectClose(y, await run(x))
+        },
+        ...(run && peer && { peer: { name: peer.name, run: () => run(x) } }),
+      }
+    }
+  }
+}

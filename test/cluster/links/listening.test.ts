@@ -120,7 +120,9 @@ t.test(
   'quic: a peer that makes no stream loses its connection',
   { skip: !quicFrom && 'no QUIC here' },
   async t => {
-    const listener = await listen(t, await openTransport('quic', { quicFrom: quicFrom! }), { handshakeMs: 100 })
+    const listener = await listen(t, await openTransport('quic', { quicFrom: quicFrom! }), {
+      handshakeMs: 100,
+    })
     const connection = await openQuinn(quicFrom!).connect('127.0.0.1', listener.address.port)
     await connection.closed().catch(() => {})
     for (let i = 0; i < 500 && !listener.refused.handshake; i++)

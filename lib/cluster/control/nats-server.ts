@@ -179,6 +179,12 @@ export class NatsServer {
       throw new SparkError('ERR_IO', `nats-server did not take its new configuration: ${line}`)
   }
 
+  /** Ends a server that does not answer, at once. */
+  async kill(): Promise<void> {
+    this.#child.kill('SIGKILL')
+    await this.ended
+  }
+
   /** Ends the server. */
   async stop(): Promise<void> {
     this.#child.kill('SIGTERM')

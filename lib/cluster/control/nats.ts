@@ -149,6 +149,16 @@ export class NatsControlPlane implements ControlPlane {
     return (await this.#link.persist('the leader', info)).cluster?.leader || undefined
   }
 
+  /** Whether a server answers at present, whatever it says. */
+  async answers(): Promise<boolean> {
+    try {
+      await this.#link.manager.streams.info(logStreamName)
+      return true
+    } catch (error) {
+      return error instanceof this.#link.packages.jetstream.JetStreamApiError
+    }
+  }
+
   /** Goes on with the next certificate of the node: its connection is made anew. */
   renew(credentials: NodeCredentials): Promise<void> {
     return this.#link.renew(credentials)

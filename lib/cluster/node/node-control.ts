@@ -13,6 +13,11 @@ import { anyHost, type ClusterNodeOptions, defaultPort } from './node-options.js
 /** Milliseconds between two tries to start a server again. */
 const restartMs = 500
 
+/** A server that answers nothing for so long is started again, ms. */
+const silenceMs = 15_000
+/** How often it is asked meanwhile. */
+const questions = 5
+
 /** A nats-server of a node takes clients at the port of its links and so many more. */
 const natsPortOffset = 3
 
@@ -23,6 +28,8 @@ export interface NodeControlOptions extends Pick<ClusterNodeOptions, 'control' |
   readonly credentials: NodeCredentials
   readonly authority: ClusterAuthority | undefined
   readonly revocations: Revocations
+  /** For tests: after how long a server that answers nothing is started again, ms. */
+  readonly silenceMs?: number
 }
 
 type NatsServer = import('../control/nats-server.js').NatsServer
@@ -38,7 +45,7 @@ export class NodeControl {
   /** Settles when the server has heard of the last change. */
   #turn: Promise<void> = Promise.resolve()
   readonly #ending = new AbortController()
-  readonly #watching: Promise<void>
+  readonly #watching: Promise<unknown>
 
   private constructor(
     options: NodeControlOptions,
@@ -50,7 +57,7 @@ export class NodeControl {
     this.#options = options
     this.#nats = nats
     this.#server = server
-    this.#watching = this.#watch()
+    this.#watching = Promise.all([this.#watch(), this.#guard()])
   }
 
   /**
@@ -118,6 +125,22 @@ export class NodeControl {
         if (this.#server === ended) await sleep(restartMs, undefined, { signal }).catch(() => {})
       }
       if (signal.aborted) await this.#server.stop()
+    }
+  }
+
+  /** Ends a server that answers nothing, for {@link #watch} to start it again: with a full disk nats-server 2.9 may wait for itself. */
+  async #guard(): Promise<void> {
+    const { signal } = this.#ending
+    const { silenceMs: limitMs = silenceMs } = this.#options
+    let heard = performance.now()
+    while (this.#nats && this.#server && !signal.aborted) {
+      const server = this.#server
+      await sleep(limitMs / questions, undefined, { signal }).catch(() => {})
+      if (await this.#nats.answers()) heard = performance.now()
+      if (performance.now() - heard < limitMs || signal.aborted) continue
+      debug(`nats-server has not answered for ${limitMs} ms`)
+      await server.kill()
+      heard = performance.now()
     }
   }
 }

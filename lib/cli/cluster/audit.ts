@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { defaultStatePort } from '../../cluster/node/node-options.js'
 import { auditFolder } from '../../cluster/trust/audit.js'
-import { linesOf, segmentsIn } from '../../cluster/trust/audit-files.js'
+import { linesOf, readOwner, segmentsIn } from '../../cluster/trust/audit-files.js'
 import { type AuditOp, type AuditRecord, auditOps, recordOf } from '../../cluster/trust/audit-record.js'
 import { ClusterAuthority } from '../../cluster/trust/authority.js'
 import { clusterHome } from '../../cluster/trust/home.js'
@@ -120,8 +120,10 @@ async function showLog(
   folder: string | undefined,
   { last, op, actor, home, json }: ShowFlags,
 ): Promise<void> {
+  const log = folder ?? auditFolder(home)
+  await readOwner(log)
   const records: AuditRecord[] = []
-  for (const segment of await segmentsIn(folder ?? auditFolder(home))) {
+  for (const segment of await segmentsIn(log)) {
     for await (const { bytes } of linesOf(segment)) {
       const record = recordOf(bytes)
       if (!record || (op !== undefined && record.op !== op)) continue

@@ -44,7 +44,7 @@ const collect = (value: string, list: string[]): string[] => [...list, value]
 /** `dgx-spark up`. */
 export function addUp(command: Command): void {
   command
-    .option('--cluster <name>', 'begin a cluster of this name, also where there is another one')
+    .option('--cluster <name>', 'begin a cluster of this name, also where the network has another one')
     .option('--join <code>', 'join the cluster where dgx-spark invite printed the code')
     .option('--trust-lan', 'join a cluster that takes nodes of its network at the moment, without a code')
     .option('--at <host:port>', 'where the cluster to join is (default: found on the network)')

@@ -95,6 +95,14 @@ t.test('a language model', async t => {
   t.match(stdout, /A+\|B+/)
   t.match(stdout, /what would help/)
   t.match(stdout, /left out/)
+  const far = writeFleet('far.json', {
+    nodes: [
+      { name: 'near', devices: [{ ...card, memory: 1e9 }] },
+      { name: 'far', devices: [{ ...card, memory: 1e9 }] },
+    ],
+    network: { latency: 1e-3, bandwidth: 1e9 },
+  })
+  t.match(place(llama, '--fleet', far).stdout, /with it a step would take .*, \d+ % more; llama fits on near/)
 })
 
 t.test('pins, objectives and constraints', async t => {

@@ -3,6 +3,7 @@
 import { isIP } from 'node:net'
 import type { Answer, Packet } from 'dns-packet'
 import { argumentError, expectInteger } from '../../core/checks.js'
+import { isUuid } from '../trust/node-identity.js'
 
 /** What a node tells the network about itself. */
 export interface Announcement {
@@ -66,9 +67,6 @@ export function expectAnnouncement(value: Announcement): void {
   expectInteger('devices', devices, 0, 65535)
   expectInteger('memoryGiB', memoryGiB, 0, 1 << 30)
 }
-
-const isUuid = (text: unknown): text is string =>
-  typeof text === 'string' && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text)
 
 /** The part of a fingerprint that is told. */
 export const shortFingerprint = (fingerprint: string): string => fingerprint.slice(0, 32)

@@ -32,7 +32,7 @@ export class FrameSender {
   #failed: (() => void) | undefined
   #error: Error | undefined
   /** Frames and bytes of payload that were handed on; bytes with headers. */
-  readonly sent = { frames: 0, payloadBytes: 0, bytes: 0 }
+  readonly sent = { frames: 0, bytes: 0 }
 
   /** @param onTransfer - hears of frames of 1 MiB and more: bytes and milliseconds */
   constructor(duplex: Duplex, window: Window, onTransfer: (bytes: number, milliseconds: number) => void) {
@@ -92,7 +92,6 @@ export class FrameSender {
       this.#ahead.frames++
       await this.#pieces(type, id, payload)
       this.sent.frames++
-      this.sent.payloadBytes += payload.length
     }, signal)
   }
 

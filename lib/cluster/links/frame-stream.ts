@@ -86,7 +86,7 @@ export class FrameStream implements AsyncIterable<Frame> {
   /** Ends the wait of a connection that came while the link still moves to the one before it. */
   #moved: (() => void) | undefined
   #reader: RecordReader
-  #received = { frames: 0, bytes: 0, ofOldPipes: 0, sentOnOldPipes: 0 }
+  #received = { frames: 0, bytes: 0, ofOldPipes: 0 }
   #connections = 1
   /** While the link moves: whether the peer, and this node, write to the next connection. */
   #switched = false
@@ -306,7 +306,7 @@ export class FrameStream implements AsyncIterable<Frame> {
 
   #record({ kind, id, total }: RecordHeader, body: Buffer): void {
     if (kind === recordKinds.ping) this.#control(encodeControl(recordKinds.pong, id, 0, body.subarray(0, 48)))
-    else if (kind === recordKinds.pong || kind === recordKinds.probed) this.#pings.answered(kind, id)
+    else if (kind === recordKinds.pong || kind === recordKinds.probed) this.#pings.answered(id)
     else if (kind === recordKinds.ack) this.#sender.acknowledge(id, total)
     else if (kind === recordKinds.end) this.#queue.end()
     else if (kind === recordKinds.close) this.#finish(body.toString('utf8', 0, 1000), undefined, true)

@@ -177,11 +177,10 @@ function provenPeer(
     const { from, to } = validityOf(proof.certificate)
     const now = Date.now()
     if (now < from.getTime() || now > to.getTime()) throw denied('its certificate is not valid today')
-    const other: Role = role
-    const nonces = noncesOf(other, theirs, own)
+    const nonces = noncesOf(role, theirs, own)
     const digest = certificate.publicKey.asymmetricKeyType === 'ed25519' ? null : 'sha256'
     const signature = Buffer.from(proof.signature, 'base64')
-    if (!verify(digest, statement(other, nonces, pipe.channel), certificate.publicKey, signature))
+    if (!verify(digest, statement(role, nonces, pipe.channel), certificate.publicKey, signature))
       throw denied('its signature is not of this connection')
     const { subjectAltName: subjectaltname, serialNumber } = certificate
     const peer = peerOf({ subjectaltname, serialNumber, raw: certificate.raw })

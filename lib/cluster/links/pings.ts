@@ -53,7 +53,7 @@ export class Pings {
   }
 
   /** The peer answered. */
-  answered(_kind: number, id: number): void {
+  answered(id: number): void {
     this.#open.get(id)?.()
   }
 

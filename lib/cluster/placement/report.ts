@@ -87,7 +87,8 @@ function whyUnused(
   const seconds = objectiveOf(chain, forced, objective)
   if (seconds <= value * (1 + 1e-6))
     return `nothing is gained with it: ${step} takes ${milliseconds(value)} either way`
-  const more = `${(100 * (seconds / value - 1)).toPrecision(2)} % more`
+  const percent = 100 * (seconds / value - 1)
+  const more = `${percent < 10 ? percent.toPrecision(2) : Math.round(percent)} % more`
   const fits =
     solution.blocks.length === 1
       ? `; ${task.costs.name} fits on ${candidates[solution.blocks[0]!.device]!.name}`

@@ -104,8 +104,7 @@ export class GroupPlace implements Place {
     const failed = (error: Error): void => {
       if (this.#group !== group || isForgotten(error)) return
       this.#group = undefined
-      const reason = error.message.slice(0, 500)
-      for (const rank of this.#ranks) rank.ask({ op: 'abort', group, reason }).catch(() => {})
+      for (const rank of this.#ranks) rank.ask({ op: 'abort', group }).catch(() => {})
     }
     const running = this.#ranks.map((rank, i) => rank.ask({ ...words, quiet: i > 0 }, tensors))
     for (const each of running) each.catch(failed)

@@ -98,7 +98,7 @@ t.test('a language model', async t => {
   const far = writeFleet('far.json', {
     nodes: [
       { name: 'near', devices: [{ ...card, memory: 1e9 }] },
-      { name: 'far', devices: [{ ...card, memory: 1e9 }] },
+      { name: 'far', devices: [{ ...card, memory: 1e9, bandwidth: 5e8 }] },
     ],
     network: { latency: 1e-3, bandwidth: 1e9 },
   })

@@ -19,6 +19,9 @@ export interface Window {
   readonly maxFrameBytes: number
 }
 
+/** How long a write that is on its way has after the peer has closed the link. */
+const writtenMs = 1000
+
 /** Writes records to the connection of the moment. */
 export class FrameSender {
   readonly #window: Window
@@ -46,11 +49,15 @@ export class FrameSender {
     return this.#waiting === 0 && this.#duplex.writableLength === 0
   }
 
-  /** Every wait from now on ends with `error`. */
-  fail(error: Error): void {
+  /**
+   * Every wait from now on ends with `error`.
+   * @param isClean - the peer has closed the link: what it has read already may not have been reported as written yet
+   */
+  fail(error: Error, isClean = false): void {
     this.#error ??= error
     this.#wake?.()
-    this.#failed?.()
+    if (isClean) setTimeout(() => this.#failed?.(), writtenMs).unref()
+    else this.#failed?.()
   }
 
   /** The receiver consumed frames. */

@@ -381,7 +381,7 @@ export class FrameStream implements AsyncIterable<Frame> {
     this.#reader.stop()
     const end =
       error ?? new SparkError('ERR_IO', `the link to node ${this.peer.nodeId} was closed: ${reason}`)
-    this.#sender.fail(end)
+    this.#sender.fail(end, byPeer && !error)
     this.#calls.fail(end)
     this.#pings.fail(end)
     this.#queue.end(error || byPeer ? end : undefined)

@@ -12,6 +12,7 @@ import {
   encodeControl,
   encodeHeader,
   type Frame,
+  pieceBytes,
   RecordReader,
   recordKinds,
 } from '#lib/cluster/links/record.js'
@@ -232,6 +233,19 @@ t.test('a peer that moves twice before this node has read its first mark', async
   t.same(ids, [1, 2, 3])
   await Promise.all(moves)
   await link.close()
+})
+
+t.test('a frame that the peer has read before it closed the link was sent', async t => {
+  const { link, far } = exposed()
+  far.pause()
+  // More than the pair keeps: it is written when the peer reads.
+  const frame = { type: 0, id: 0, payload: Buffer.alloc(pieceBytes) }
+  const sent = link.send(frame)
+  far.write(encodeControl(recordKinds.close, 0, 0, Buffer.from('done')))
+  t.match(await link.closed, { reason: 'done' })
+  far.resume()
+  await sent
+  await t.rejects(link.send(frame), { code: 'ERR_IO', message: /was closed: done/ })
 })
 
 t.test('a signal ends the wait of a frame for its turn', async t => {

@@ -47,7 +47,7 @@ import { loadAddon } from '#lib/native.js'
  * @property {() => unknown} [prepare] called before each run, not timed
  * @property {number} [calls] in a run: times are those of one of them
  * @property {number} [pairs] runs of either side, in turn and by a clock: each is a process of its own, and none warms up
- * @property {(medians: { ours: number, peer: number }) => Record<string, Detail>} [details] called after timing
+ * @property {(medians: { ours: number, peer: number }) => Record<string, Detail> | Promise<Record<string, Detail>>} [details] called after timing
  * @property {() => void | Promise<void>} check throws unless the result of `run` is right; called before timing
  * @property {Side} [peer]
  */
@@ -251,7 +251,7 @@ export async function measure(bench, limits) {
     row.peer = bench.peer.name
     row.peerMs = perCall(median(both.peerTimes))
     row.peerRatio = both.ratio
-    const details = bench.details?.({ ours: medianMs, peer: row.peerMs })
+    const details = await bench.details?.({ ours: medianMs, peer: row.peerMs })
     if (details) row.details = details
   }
   return row

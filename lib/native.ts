@@ -18,6 +18,9 @@ export type PlanHandle = object & { readonly planHandle: never }
 /** A handle of {@link Addon.blueprintCreate}. */
 export type BlueprintHandle = object & { readonly blueprintHandle: never }
 
+/** A native plan whose steps are being bound, made by {@link Addon.blueprintBind}. */
+export type BindingHandle = object & { readonly bindingHandle: never }
+
 /** Memory that steps work on and that stays on a device between their runs: buffers, or the part that a view shows. */
 export interface PlanMemory {
   /** The steps write it before they read it, and nobody else looks. */
@@ -274,14 +277,15 @@ export interface Addon extends CollectiveAddon {
     threads?: number,
     communicator?: CommunicatorHandle,
   ): PlanHandle
-  /** Reads steps of the CPU before their sizes are known: see `StepBlueprint` in kernels.ts. `threads` as in planCreate. */
-  blueprintCreate(
+  /** For steps of the CPU before their sizes are known: see `StepBlueprint` in kernels.ts. `threads` as in planCreate. */
+  blueprintCreate(threads?: number, communicator?: CommunicatorHandle): BlueprintHandle
+  /** Reads some of the steps and regions. */
+  blueprintAdd(
+    handle: BlueprintHandle,
     steps: readonly { readonly op: string; readonly args: object }[],
     regions: readonly object[],
-    threads?: number,
-    communicator?: CommunicatorHandle,
-  ): BlueprintHandle
-  /** A plan of these steps for some sizes: the given one, of other sizes, bound to these, or else a new one. */
+  ): void
+  /** Begins to bind a plan of these steps to some sizes: the given one, of other sizes, or else a new one. */
   blueprintBind(
     handle: BlueprintHandle,
     sizes: Float64Array,
@@ -289,7 +293,9 @@ export interface Addon extends CollectiveAddon {
     arena: Uint8Array,
     offsets: Float64Array,
     plan?: PlanHandle,
-  ): PlanHandle
+  ): BindingHandle
+  /** Binds so many steps more. The plan when these were the last ones. */
+  blueprintBindSteps(binding: BindingHandle, count: number): PlanHandle | undefined
   /** Lets the steps go; plans that were bound stay. */
   blueprintDispose(handle: BlueprintHandle): void
   /** Copies the state of a plan on a device to its buffers. */

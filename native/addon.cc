@@ -72,7 +72,9 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
 
   // plans
   add<blueprint_create>(exports, "blueprintCreate");
+  add<blueprint_add>(exports, "blueprintAdd");
   add<blueprint_bind>(exports, "blueprintBind");
+  add<blueprint_bind_steps>(exports, "blueprintBindSteps");
   add<blueprint_dispose>(exports, "blueprintDispose");
   add<plan_create>(exports, "planCreate");
   add<plan_run>(exports, "planRun");

@@ -1,7 +1,9 @@
-// sizes.js: models whose sizes change from run to run. Cold: the first run of each size; warm: all sizes have been seen.
+// sizes.js: models whose sizes change from run to run, and how long their runs hold the event loop up. Cold: the first run of
+// each size; warm: all sizes have been seen.
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { packages } from '../engines.js'
 import { feedsOf } from '../feeds.js'
-import { threadsOf } from '../harness.js'
+import { median, threadsOf } from '../harness.js'
 import { changing, openNet, sizesOf } from '../nets.js'
 import { expectNear, flopsOf } from './models.js'
 
@@ -40,6 +42,7 @@ export async function* sizes({ backend }, peer, wanted) {
         calls: all.length,
         flops: flops.reduce((sum, count) => sum + count, 0) / all.length,
         check: () => expectEqual(ours, theirs),
+        details: () => detailsOf(state, ours, theirs),
         ...(peer && { peer: { name: peer.name, spins: true, ...parts(theirs) } }),
       }
     }
@@ -52,6 +55,7 @@ export async function* sizes({ backend }, peer, wanted) {
  * @typedef {object} Side a net in one engine
  * @property {() => Promise<void>} reopen loads it anew and runs it for another size
  * @property {(see?: (outputs: Record<string, EngineTensor>) => void) => Promise<void>} pass runs it once for each size
+ * @property {() => Promise<number[]>} holdUps milliseconds by which a run for each size holds the event loop up
  * @property {() => unknown} dispose
  */
 
@@ -75,8 +79,50 @@ async function openSide(name, file, inputs, first, all) {
         if (outputs) see?.(outputs)
       }
     },
+    holdUps: async () => {
+      const times = []
+      for (const size of all) {
+        const feeds = feedsOf(engine, inputs, size)
+        times.push(await holdUp(() => model?.run(feeds)))
+      }
+      return times
+    },
     dispose: () => model?.dispose(),
   }
+}
+
+/** The longest time between two turns of the event loop, in milliseconds. @param {() => unknown} work */
+async function holdUp(work) {
+  await nextTurn()
+  let [last, longest, isRunning] = [performance.now(), 0, true]
+  const note = () => {
+    const now = performance.now()
+    longest = Math.max(longest, now - last)
+    last = now
+  }
+  const turn = () => {
+    note()
+    if (isRunning) setImmediate(turn)
+  }
+  setImmediate(turn)
+  await work()
+  note()
+  isRunning = false
+  return longest
+}
+
+/** @param {'cold' | 'warm'} state @param {Side | undefined} ours @param {Side | undefined} theirs */
+async function detailsOf(state, ours, theirs) {
+  /** @type {number[][]} */
+  const sides = []
+  for (const side of [ours, theirs]) {
+    if (state === 'cold') await side?.reopen()
+    sides.push((await side?.holdUps()) ?? [])
+  }
+  const [own = [], peer = []] = sides
+  const of = (/** @type {(times: number[]) => number} */ choose) =>
+    /** @type {const} */ ({ unit: 'ms', ours: choose(own), peer: choose(peer) })
+  return { 'event loop held up': of(median), 'event loop held up at most': of(times => Math.max(...times)) }
 }
 
 /** @param {Side | undefined} ours @param {Side | undefined} theirs */

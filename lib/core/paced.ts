@@ -5,7 +5,7 @@ import { setImmediate } from 'node:timers/promises'
 export type Paced<T> = Generator<void, T, void>
 
 /** Milliseconds that work may block the event loop. */
-const slice = 10
+const slice = 3
 
 /** Runs work to its end without pauses. */
 export function atOnce<T>(work: Paced<T>): T {

@@ -22,6 +22,9 @@ function noteBriefRun(start: number): void {
   })
 }
 
+/** Steps that are read, or bound to their sizes, in one native call: some hundred microseconds. */
+const stepsAtOnce = 128
+
 /** A native call that makes one run, at once where it is short and may be `brief`. */
 type BriefCall = (plan: PlanHandle, brief: boolean) => Promise<void> | undefined
 
@@ -93,13 +96,22 @@ export function openCpuKernels(threads?: number, communicator?: PlanCommunicator
     run: (op, args) => addon.runAsync(op, args),
     runOwned: (op, args) => addon.runAsync(op, args, true),
     prepare: steps => prepared(addon, addon.planCreate(steps, undefined, undefined, undefined, limit, ranks)),
-    blueprint(steps, regions) {
-      const blueprint = addon.blueprintCreate(steps, regions, limit, ranks)
+    *blueprint(steps, regions) {
+      const blueprint = addon.blueprintCreate(limit, ranks)
+      for (let first = 0; first < Math.max(steps.length, regions.length); first += stepsAtOnce) {
+        const part = <T>(list: readonly T[]): T[] => list.slice(first, first + stepsAtOnce)
+        addon.blueprintAdd(blueprint, part(steps), part(regions))
+        yield
+      }
       return {
-        bind(sizes, arrays, arena, offsets, over) {
-          const plan = over && handles.get(over)
-          const bound = addon.blueprintBind(blueprint, sizes, arrays, arena, offsets, plan)
-          return over ?? prepared(addon, bound)
+        *bind(sizes, arrays, arena, offsets, over) {
+          const before = over && handles.get(over)
+          const binding = addon.blueprintBind(blueprint, sizes, arrays, arena, offsets, before)
+          for (;;) {
+            const plan = addon.blueprintBindSteps(binding, stepsAtOnce)
+            if (plan) return over ?? prepared(addon, plan)
+            yield
+          }
         },
         dispose: () => addon.blueprintDispose(blueprint),
       }

@@ -1,5 +1,6 @@
 // kernels.ts: an engine, as everything above it sees it.
 import type { ElementArray, ElementType } from '../core/dtype.js'
+import type { Paced } from '../core/paced.js'
 import type { PlanMemory } from '../native.js'
 import type { KernelArgs, KernelOp } from './kernel-args.js'
 
@@ -90,7 +91,7 @@ export interface StepBlueprint {
     arena: Uint8Array,
     offsets: Float64Array,
     over?: PreparedSteps,
-  ): PreparedSteps
+  ): Paced<PreparedSteps>
   /** Lets the shared arrays go; steps that were bound keep them. */
   dispose(): void
 }
@@ -153,7 +154,7 @@ export interface Kernels {
    * that of arrays. Backends without it bind steps one by one.
    * @internal
    */
-  blueprint?(steps: readonly BoundStep[], regions: readonly Region[]): StepBlueprint
+  blueprint?(steps: readonly BoundStep[], regions: readonly Region[]): Paced<StepBlueprint>
   /**
    * Puts an operand of many calls, such as a frozen weight, where the kernels read it without a copy in each call.
    * @throws SparkError ERR_OUT_OF_MEMORY

@@ -16,12 +16,6 @@ interface LiveRange {
   last: number
 }
 
-/** A live range of some bytes, and where they are. */
-interface Block extends LiveRange {
-  readonly bytes: number
-  offset: number
-}
-
 /** Where the buffers of an arena are. */
 export interface Layout {
   /** Offsets in bytes. */
@@ -32,10 +26,18 @@ export interface Layout {
   readonly lowerBound: number
 }
 
+/** What is known of the buffers of some steps, whatever their sizes. */
+interface Lives {
+  /** In the order of their first steps. */
+  readonly ranges: readonly LiveRange[]
+  /** By range, those of the ranges before it that last until it begins; undefined where they are too many. */
+  readonly earlier: readonly (readonly number[])[] | undefined
+}
+
 /** What was found for steps that are laid out for one set of sizes after another. */
 const latest = new WeakMap<
   readonly Step[],
-  { readonly ranges: readonly LiveRange[]; readonly sizes: readonly number[]; readonly layout: Layout }
+  { readonly lives: Lives; readonly sizes: Float64Array; readonly layout: Layout }
 >()
 
 /** When each buffer of the arena is alive, by that buffer, in the order of their first steps. */
@@ -101,26 +103,44 @@ function contiguousOperands({ args }: Extract<Step, { op: 'binary' }>): Operand[
 /**
  * Gives each buffer of the arena its offset. Buffers whose size is a symbol get up to an eighth more than they need.
  * @param values - of the sizes
- * @param compared - up to how many buffers each is compared with all others
+ * @param most - up to how many pairs of buffers that are alive at once are compared
  */
 export function* layOut(
   steps: readonly Step[],
   values: SizeValues = fixedSizes,
-  compared = maxCompared,
+  most = maxPairs,
 ): Paced<Layout> {
   const known = latest.get(steps)
-  const ranges = known?.ranges ?? [...(yield* liveRangesOf(steps)).values()]
-  const sizes = ranges.map(({ buffer: { dtype, count } }) => {
-    const bytes = arrayBytes(dtype, values.of(count))
-    return typeof count === 'number' ? roundUp(bytes, alignment) : withSpare(bytes)
-  })
+  const lives = known?.lives ?? (yield* livesOf(steps, most))
+  const { ranges, earlier } = lives
+  const sizes = Float64Array.from(ranges, ({ buffer }) => sizeOf(buffer, values))
   if (known?.sizes.every((bytes, i) => bytes === sizes[i])) return known.layout
-  const blocks = ranges.map((range, i): Block => ({ ...range, bytes: sizes[i]!, offset: 0 }))
-  const arenaBytes = yield* blocks.length <= compared ? layOutLargest(blocks) : layOutInOrder(blocks)
-  const offsets = new Map(blocks.map(({ buffer, offset }) => [buffer, offset]))
-  const layout = { offsets, arenaBytes, lowerBound: mostAlive(blocks) }
-  latest.set(steps, { ranges, sizes, layout })
+  const placed = yield* earlier ? layOutLargest(ranges, earlier, sizes) : layOutInOrder(ranges, sizes)
+  const offsets = new Map(ranges.map(({ buffer }, i) => [buffer, placed[i]!]))
+  const arenaBytes = placed.reduce((end, offset, i) => Math.max(end, offset + sizes[i]!), 0)
+  const layout = { offsets, arenaBytes, lowerBound: mostAlive(ranges, sizes) }
+  latest.set(steps, { lives, sizes, layout })
   return layout
+}
+
+function* livesOf(steps: readonly Step[], most: number): Paced<Lives> {
+  const ranges = [...(yield* liveRangesOf(steps)).values()]
+  const earlier: number[][] = []
+  let [alive, pairs] = [[] as number[], 0]
+  for (const [i, { first }] of ranges.entries()) {
+    yield
+    alive = alive.filter(j => ranges[j]!.last >= first)
+    pairs += alive.length
+    if (pairs > most) return { ranges, earlier: undefined }
+    earlier.push(alive)
+    alive = [...alive, i]
+  }
+  return { ranges, earlier }
+}
+
+function sizeOf({ dtype, count }: Buffer, values: SizeValues): number {
+  const bytes = arrayBytes(dtype, values.of(count))
+  return typeof count === 'number' ? roundUp(bytes, alignment) : withSpare(bytes)
 }
 
 const roundUp = (bytes: number, unit: number): number => Math.ceil(bytes / unit) * unit
@@ -135,12 +155,12 @@ export function arenaBytesOf(steps: readonly Step[]): number {
 }
 
 /** The most bytes that are alive at once. */
-function mostAlive(blocks: readonly Block[]): number {
-  const end = blocks.reduce((end, { last }) => Math.max(end, last + 1), 0)
-  const change = new Array<number>(end + 1).fill(0)
-  for (const { first, last, bytes } of blocks) {
-    change[first]! += bytes
-    change[last + 1]! -= bytes
+function mostAlive(ranges: readonly LiveRange[], sizes: Float64Array): number {
+  const end = ranges.reduce((end, { last }) => Math.max(end, last + 1), 0)
+  const change = new Float64Array(end + 1)
+  for (const [i, { first, last }] of ranges.entries()) {
+    change[first]! += sizes[i]!
+    change[last + 1]! -= sizes[i]!
   }
   let alive = 0
   return change.reduce((most, bytes) => {
@@ -149,47 +169,50 @@ function mostAlive(blocks: readonly Block[]): number {
   }, 0)
 }
 
-/** Of more buffers the comparisons would take minutes. */
-const maxCompared = 8192
+/** More pairs would take megabytes and seconds. */
+const maxPairs = 2 ** 21
 
 /** Large ones first, each at the lowest offset that is free during its live range. */
-function* layOutLargest(blocks: readonly Block[]): Paced<number> {
-  /** By their offsets. */
-  const placed: Block[] = []
-  let arenaBytes = 0
-  for (const block of [...blocks].sort((a, b) => b.bytes - a.bytes || a.first - b.first)) {
+function* layOutLargest(
+  ranges: readonly LiveRange[],
+  earlier: Lives['earlier'] & object,
+  sizes: Float64Array,
+): Paced<Float64Array> {
+  const offsets = new Float64Array(ranges.length).fill(Number.NaN)
+  const largest = Uint32Array.from(ranges.keys()).sort((a, b) => sizes[b]! - sizes[a]! || a - b)
+  for (const i of largest) {
+    const neighbours = earlier[i]!.filter(j => !Number.isNaN(offsets[j]!))
+    for (let j = i + 1; j < ranges.length && ranges[j]!.first <= ranges[i]!.last; j++)
+      if (!Number.isNaN(offsets[j]!)) neighbours.push(j)
+    neighbours.sort((a, b) => offsets[a]! - offsets[b]!)
     let offset = 0
-    for (const other of placed) {
-      if (other.first > block.last || block.first > other.last) continue
-      if (offset + block.bytes <= other.offset) break
-      offset = Math.max(offset, other.offset + other.bytes)
+    for (const j of neighbours) {
+      if (offset + sizes[i]! <= offsets[j]!) break
+      offset = Math.max(offset, offsets[j]! + sizes[j]!)
     }
-    block.offset = offset
-    arenaBytes = Math.max(arenaBytes, offset + block.bytes)
-    const behind = placed.findIndex(other => other.offset > offset)
-    placed.splice(behind < 0 ? placed.length : behind, 0, block)
+    offsets[i] = offset
     yield
   }
-  return arenaBytes
+  return offsets
 }
 
 /** In the order of their live ranges, each at the last offset that a buffer of its size left, or else behind all others. */
-function* layOutInOrder(blocks: readonly Block[]): Paced<number> {
+function* layOutInOrder(ranges: readonly LiveRange[], sizes: Float64Array): Paced<Float64Array> {
+  const offsets = new Float64Array(ranges.length)
   const free = new Map<number, number[]>()
-  const ending = [...blocks].sort((a, b) => a.last - b.last)
+  const ending = [...ranges.keys()].sort((a, b) => ranges[a]!.last - ranges[b]!.last)
   let [ended, arenaBytes] = [0, 0]
-  // Live ranges are in the order of their first steps.
-  for (const block of blocks) {
-    for (; ending[ended]!.last < block.first; ended++) {
-      const { bytes, offset } = ending[ended]!
-      const offsets = free.get(bytes)
-      if (offsets) offsets.push(offset)
-      else free.set(bytes, [offset])
+  for (const [i, { first }] of ranges.entries()) {
+    for (; ranges[ending[ended]!]!.last < first; ended++) {
+      const j = ending[ended]!
+      const left = free.get(sizes[j]!)
+      if (left) left.push(offsets[j]!)
+      else free.set(sizes[j]!, [offsets[j]!])
     }
-    const reused = free.get(block.bytes)?.pop()
-    block.offset = reused ?? arenaBytes
-    if (reused === undefined) arenaBytes += block.bytes
+    const reused = free.get(sizes[i]!)?.pop()
+    offsets[i] = reused ?? arenaBytes
+    if (reused === undefined) arenaBytes += sizes[i]!
     yield
   }
-  return arenaBytes
+  return offsets
 }

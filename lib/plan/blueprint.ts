@@ -1,23 +1,22 @@
 // blueprint.ts: the steps of a program as a backend keeps them for all sizes.
 import { type ElementArray, elementArrayOf } from '../core/dtype.js'
+import { mapPaced, type Paced } from '../core/paced.js'
 import type { Size } from '../core/size.js'
 import { SizeExpression, type SizeValues } from '../core/size-scope.js'
-import type { Kernels, PreparedSteps, Region, StepBlueprint } from '../kernels/kernels.js'
+import type { BoundStep, Kernels, PreparedSteps, Region, StepBlueprint } from '../kernels/kernels.js'
 import type { Layout } from './arena.js'
 import type { BoundProgram } from './bind.js'
-import { type Buffer, Operand, operandsOf, type Program } from './program.js'
+import { type Buffer, Operand, type Program, type Step } from './program.js'
 
 /** The steps of a program, read once by a backend: to bind them takes numbers and addresses only. */
 export class Blueprint {
   readonly #steps: StepBlueprint
   /** Sizes by their index. */
-  readonly #sizes: SizeExpression[] = []
-  readonly #indices = new Map<SizeExpression, bigint>()
-  readonly #regions = new Map<Buffer, number>()
+  readonly #sizes: readonly SizeExpression[]
   /** Buffers of the plan's own. */
-  readonly #slots: Buffer[] = []
+  readonly #slots: readonly Buffer[]
   /** Buffers in the arena. */
-  readonly #parts: Buffer[] = []
+  readonly #parts: readonly Buffer[]
   /** What steps are bound to. */
   readonly #bound = new WeakMap<
     PreparedSteps,
@@ -25,21 +24,26 @@ export class Blueprint {
   >()
   #last: { readonly layout: Layout; readonly offsets: Float64Array } | undefined
 
+  private constructor(steps: StepBlueprint, { sizes, slots, parts }: StepReader) {
+    this.#steps = steps
+    this.#sizes = sizes
+    this.#slots = slots
+    this.#parts = parts
+  }
+
   /**
-   * @param folded - what the setup of the program has made
+   * Reads the steps of a program.
+   * @param folded - what its setup has made
    * @param kernels - whose {@link Kernels.blueprint} is there
    */
-  constructor(program: Program, folded: ReadonlyMap<Buffer, ElementArray>, kernels: Kernels) {
-    const regions: Region[] = []
-    for (const { args } of program.steps) {
-      for (const { buffer } of operandsOf(args)) {
-        if (this.#regions.has(buffer)) continue
-        this.#regions.set(buffer, regions.length)
-        regions.push(this.#region(buffer, folded))
-      }
-    }
-    const steps = program.steps.map(({ op, args, node }) => ({ op, node, args: this.#read(args) as object }))
-    this.#steps = kernels.blueprint!(steps, regions)
+  static *read(
+    program: Program,
+    folded: ReadonlyMap<Buffer, ElementArray>,
+    kernels: Kernels,
+  ): Paced<Blueprint> {
+    const reader = new StepReader(folded)
+    const steps = yield* mapPaced(program.steps, step => reader.step(step))
+    return new Blueprint(yield* kernels.blueprint!(steps, reader.regions), reader)
   }
 
   /**
@@ -47,16 +51,15 @@ export class Blueprint {
    * @param over - steps for other sizes, which become those
    * @throws SparkError ERR_SHAPE for sizes that do not fit together
    */
-  bind(
+  *bind(
     values: SizeValues,
     { arrayOf, arena, layout }: BoundProgram,
     over: PreparedSteps | undefined,
-  ): PreparedSteps {
-    const sizes = new Float64Array(this.#sizes.length)
-    for (const [i, size] of this.#sizes.entries()) sizes[i] = values.of(size)
-    const all = this.#slots.map(arrayOf)
+  ): Paced<PreparedSteps> {
+    const sizes = Float64Array.from(yield* mapPaced(this.#sizes, size => values.of(size)))
+    const all = yield* mapPaced(this.#slots, arrayOf)
     const arrays = over ? this.#changed(over, all, arena) : all
-    const steps = this.#steps.bind(sizes, arrays, arena, this.#offsetsOf(layout), over)
+    const steps = yield* this.#steps.bind(sizes, arrays, arena, this.#offsetsOf(layout), over)
     this.#bound.set(steps, { arrays: all, arena: arena.buffer })
     return steps
   }
@@ -85,18 +88,47 @@ export class Blueprint {
   dispose(): void {
     this.#steps.dispose()
   }
+}
 
-  #region(buffer: Buffer, folded: ReadonlyMap<Buffer, ElementArray>): Region {
+/** Steps in the form that {@link Kernels.blueprint} reads. */
+class StepReader {
+  /** What operands are pieces of. */
+  readonly regions: Region[] = []
+  /** See {@link Blueprint}. */
+  readonly sizes: SizeExpression[] = []
+  readonly slots: Buffer[] = []
+  readonly parts: Buffer[] = []
+  readonly #folded: ReadonlyMap<Buffer, ElementArray>
+  readonly #sizeIndices = new Map<SizeExpression, bigint>()
+  readonly #regionIndices = new Map<Buffer, number>()
+
+  constructor(folded: ReadonlyMap<Buffer, ElementArray>) {
+    this.#folded = folded
+  }
+
+  step({ op, args, node }: Step): BoundStep {
+    return { op, node, args: this.#read(args) as object }
+  }
+
+  #region(buffer: Buffer): Region {
     const { storage, dtype, count } = buffer
     if (storage === 'arena') {
-      this.#parts.push(buffer)
+      this.parts.push(buffer)
       return { type: new (elementArrayOf(dtype))(0), count: this.#number(count) }
     }
-    const made = folded.get(buffer)
+    const made = this.#folded.get(buffer)
     if (made) return { array: made, isPrivate: true }
     const given = storage === 'constant' ? buffer.elements() : undefined
     if (given) return { array: given, isPrivate: false }
-    return { slot: this.#slots.push(buffer) - 1 }
+    return { slot: this.slots.push(buffer) - 1 }
+  }
+
+  #regionOf(buffer: Buffer): number {
+    const known = this.#regionIndices.get(buffer)
+    if (known !== undefined) return known
+    const index = this.regions.push(this.#region(buffer)) - 1
+    this.#regionIndices.set(buffer, index)
+    return index
   }
 
   #read(args: unknown): unknown {
@@ -104,7 +136,7 @@ export class Blueprint {
     if (args instanceof SizeExpression) return this.#number(args)
     if (args instanceof Operand) {
       const { buffer, offset, count } = args
-      return { region: this.#regions.get(buffer)!, offset: this.#number(offset), count: this.#number(count) }
+      return { region: this.#regionOf(buffer), offset: this.#number(offset), count: this.#number(count) }
     }
     if (Array.isArray(args)) return args.map(part => this.#read(part))
     return Object.fromEntries(Object.entries(args).map(([name, part]) => [name, this.#read(part)]))
@@ -113,10 +145,10 @@ export class Blueprint {
   /** A number, or the index of a size. */
   #number(size: Size): number | bigint {
     if (typeof size === 'number') return size
-    const known = this.#indices.get(size)
+    const known = this.#sizeIndices.get(size)
     if (known !== undefined) return known
-    const index = BigInt(this.#sizes.push(size) - 1)
-    this.#indices.set(size, index)
+    const index = BigInt(this.sizes.push(size) - 1)
+    this.#sizeIndices.set(size, index)
     return index
   }
 }

@@ -132,8 +132,8 @@ export class PlanTemplate implements Disposable {
     const [{ program }, kernels] = [this, this.#kernels]
     if (values === fixedSizes || !kernels.blueprint || this.#options.double)
       return prepare(kernels, await pacer.do(bound.bind(program.steps)), pacer, bound.memory())
-    this.#blueprint ??= new Blueprint(program, this.#folded.arrays, kernels)
-    return this.#blueprint.bind(values, bound, over?.steps)
+    this.#blueprint ??= await pacer.do(Blueprint.read(program, this.#folded.arrays, kernels))
+    return pacer.do(this.#blueprint.bind(values, bound, over?.steps))
   }
 
   /** Lets the weights go: plans that were bound keep theirs. A second dispose is a no-op. */

@@ -142,7 +142,7 @@ bool has_undefined(const Napi::Array& arrays) {
   return false;
 }
 
-// A plan that was bound before.
+// A plan that does not run, reserved until the last copy of the pointer goes.
 PlanHandle idle_plan(const Napi::Value& value) {
   const PlanHandle& handle = *value.As<Napi::External<PlanHandle>>().Data();
   if (!handle) throw Error("ERR_DISPOSED", "the plan has been disposed");
@@ -156,36 +156,43 @@ double bytes_of(const std::vector<Region>& regions) {
   return bytes;
 }
 
-// Binds the steps; of a plan that was bound before those that refer to what has changed since.
-void bind_steps(const Blueprint& blueprint, std::vector<double> sizes, std::vector<Region> regions,
-                bool again, BoundPlan& bound) {
-  const std::vector<double> old_sizes = std::exchange(bound.sizes, std::move(sizes));
-  const std::vector<Region> old_regions = std::exchange(bound.regions, std::move(regions));
-  if (again) bound.plan.scale_last_run(bytes_of(bound.regions) / std::max(bytes_of(old_regions), 1.0));
-  const auto resized = [&](uint32_t i) { return bound.sizes[i] != old_sizes[i]; };
+// A plan whose steps are being bound. Dies on the JavaScript thread.
+struct PlanBinding {
+  Handle blueprint;
+  Napi::Reference<Napi::Value> handle;  // of the plan
+  PlanHandle plan;                      // reserved; null when all steps are bound
+  bool again;                           // whether it was bound before
+  std::vector<double> old_sizes;
+  std::vector<Region> old_regions;
+  size_t next = 0;  // step
+};
+
+// Whether a step of a plan that was bound before refers to nothing that has changed since.
+bool is_bound(const BlueprintStep& step, const PlanBinding& binding) {
+  const BoundPlan& plan = *binding.plan;
+  const auto resized = [&](uint32_t i) { return plan.sizes[i] != binding.old_sizes[i]; };
   const auto moved = [&](uint32_t i) {
-    return bound.regions[i].data != old_regions[i].data || bound.regions[i].count != old_regions[i].count;
+    const Region &now = plan.regions[i], &before = binding.old_regions[i];
+    return now.data != before.data || now.count != before.count;
   };
-  const Binding binding{bound.sizes.data(), &bound.regions};
-  const ThreadLimit limit(bound.threads);
-  for (size_t i = 0; i < blueprint.steps.size(); ++i) {
-    const BlueprintStep& step = blueprint.steps[i];
-    if (again && std::none_of(step.sizes.begin(), step.sizes.end(), resized) &&
-        std::none_of(step.regions.begin(), step.regions.end(), moved)) {
-      continue;
+  return std::none_of(step.sizes.begin(), step.sizes.end(), resized) &&
+         std::none_of(step.regions.begin(), step.regions.end(), moved);
+}
+
+void bind_step(const BlueprintStep& step, PlanBinding& binding) {
+  BoundPlan& bound = *binding.plan;
+  const Binding values{bound.sizes.data(), &bound.regions};
+  Arguments in(Field(step.args, values));
+  if (bound.communicator) in.set_communicator(bound.communicator->communicator.get());
+  try {
+    std::function<void()> work = prepare(step.op, cpu::backend(), in);
+    if (binding.again) {
+      bound.plan.replace(binding.next, std::move(work));
+    } else {
+      bound.plan.add(step.what, std::move(work));
     }
-    Arguments in(Field(step.args, binding));
-    if (bound.communicator) in.set_communicator(bound.communicator->communicator.get());
-    try {
-      std::function<void()> work = prepare(step.op, cpu::backend(), in);
-      if (again) {
-        bound.plan.replace(i, std::move(work));
-      } else {
-        bound.plan.add(step.what, std::move(work));
-      }
-    } catch (const Error& error) {
-      throw Error(error.code, message(step.what, " for these sizes: ", error.what()));
-    }
+  } catch (const Error& error) {
+    throw Error(error.code, message(step.what, " for these sizes: ", error.what()));
   }
 }
 
@@ -193,9 +200,16 @@ void bind_steps(const Blueprint& blueprint, std::vector<double> sizes, std::vect
 
 Napi::Value blueprint_create(const Napi::CallbackInfo& info) {
   auto blueprint = std::make_shared<Blueprint>();
-  blueprint->threads = info[2].IsNumber() ? info[2].ToNumber().Int32Value() : 0;
-  blueprint->communicator = PlanCommunicator::of(info[3]);
-  const Napi::Array steps = info[0].As<Napi::Array>(), regions = info[1].As<Napi::Array>();
+  blueprint->threads = info[0].IsNumber() ? info[0].ToNumber().Int32Value() : 0;
+  blueprint->communicator = PlanCommunicator::of(info[1]);
+  return Napi::External<Handle>::New(info.Env(), new Handle(std::move(blueprint)),
+                                     [](Napi::BasicEnv, Handle* handle) { delete handle; });
+}
+
+Napi::Value blueprint_add(const Napi::CallbackInfo& info) {
+  const Handle& blueprint = *info[0].As<Napi::External<Handle>>().Data();
+  if (!blueprint) throw Error("ERR_DISPOSED", "the plan has been disposed");
+  const Napi::Array steps = info[1].As<Napi::Array>(), regions = info[2].As<Napi::Array>();
   for (uint32_t i = 0; i < steps.Length(); ++i) {
     const Napi::HandleScope scope(info.Env());
     const Napi::Object step = steps.Get(i).As<Napi::Object>();
@@ -211,8 +225,7 @@ Napi::Value blueprint_create(const Napi::CallbackInfo& info) {
     const Napi::HandleScope scope(info.Env());
     blueprint->regions.push_back(read_region(regions.Get(i).As<Napi::Object>(), *blueprint->shared));
   }
-  return Napi::External<Handle>::New(info.Env(), new Handle(std::move(blueprint)),
-                                     [](Napi::BasicEnv, Handle* handle) { delete handle; });
+  return info.Env().Undefined();
 }
 
 Napi::Value blueprint_bind(const Napi::CallbackInfo& info) {
@@ -220,18 +233,41 @@ Napi::Value blueprint_bind(const Napi::CallbackInfo& info) {
   if (!blueprint) throw Error("ERR_DISPOSED", "the plan has been disposed");
   blueprint->shared->expect_attached();
   const bool again = info[5].IsExternal();
-  const PlanHandle bound = again ? idle_plan(info[5]) : std::make_shared<BoundPlan>();
-  bound->threads = blueprint->threads;
-  bound->communicator = blueprint->communicator;
-  bound->shared = blueprint->shared;
+  const Napi::Value handle = again ? info[5] : plan_handle(info.Env(), std::make_shared<BoundPlan>());
+  auto binding = std::make_unique<PlanBinding>(
+      PlanBinding{blueprint, Napi::Persistent(handle), idle_plan(handle), again, {}, {}});
+  BoundPlan& bound = *binding->plan;
+  bound.threads = blueprint->threads;
+  bound.communicator = blueprint->communicator;
+  bound.shared = blueprint->shared;
   const bool keeps = again && has_undefined(info[2].As<Napi::Array>());
   HeldMemory memory;
-  std::vector<Region> regions = regions_of(*blueprint, info, bound->regions, keeps ? nullptr : &memory);
+  std::vector<Region> regions = regions_of(*blueprint, info, bound.regions, keeps ? nullptr : &memory);
   const Napi::Float64Array sizes = info[1].As<Napi::Float64Array>();
-  bind_steps(*blueprint, {sizes.Data(), sizes.Data() + sizes.ElementLength()}, std::move(regions), again,
-             *bound);
-  if (!keeps) bound->memory = std::move(memory);
-  return again ? info[5] : plan_handle(info.Env(), bound);
+  binding->old_regions = std::exchange(bound.regions, std::move(regions));
+  binding->old_sizes = std::exchange(bound.sizes, {sizes.Data(), sizes.Data() + sizes.ElementLength()});
+  if (!keeps) bound.memory = std::move(memory);
+  if (again) {
+    bound.plan.scale_last_run(bytes_of(bound.regions) / std::max(bytes_of(binding->old_regions), 1.0));
+  }
+  return Napi::External<PlanBinding>::New(info.Env(), binding.release(),
+                                          [](Napi::BasicEnv, PlanBinding* binding) { delete binding; });
+}
+
+Napi::Value blueprint_bind_steps(const Napi::CallbackInfo& info) {
+  PlanBinding& binding = *info[0].As<Napi::External<PlanBinding>>().Data();
+  if (!binding.plan) throw Error("ERR_ARGUMENT", "all steps of the plan are bound");
+  binding.plan->memory.expect_attached();
+  const std::vector<BlueprintStep>& steps = binding.blueprint->steps;
+  const ThreadLimit limit(binding.plan->threads);
+  const size_t end = std::min(steps.size(), binding.next + info[1].As<Napi::Number>().Uint32Value());
+  for (; binding.next < end; ++binding.next) {
+    const BlueprintStep& step = steps[binding.next];
+    if (!binding.again || !is_bound(step, binding)) bind_step(step, binding);
+  }
+  if (end < steps.size()) return info.Env().Undefined();
+  binding.plan = nullptr;
+  return binding.handle.Value();
 }
 
 Napi::Value blueprint_dispose(const Napi::CallbackInfo& info) {

@@ -33,6 +33,7 @@ const small: Record<string, Size> = {
   'bert-mini': { t: 7, n: 2 },
   minilm: { t: 5 },
   'whisper-tiny encoder': { t: 11 },
+  'deep encoder': { n: 2, t: 5 },
 }
 
 /** Deeper ones, as whole models are. */

@@ -1,14 +1,11 @@
 // own-models.ts: models that programs of this machine put on the cluster through the node that runs here.
 import path from 'node:path'
-import { SparkError } from '../core/errors.js'
-import { Cluster, type ClusterLoadOptions } from './cluster.js'
-import { LinkChannels } from './links/channels.js'
+import { Cluster } from './cluster.js'
 import type { FrameStream } from './links/frame-stream.js'
 import type { ClusterNode } from './node/cluster-node.js'
-import { connectToOwn } from './node/own-links.js'
+import { askOwnNode, namesOf, type OwnModelOptions, outOfTurn, type Served, tellEvents } from './own-link.js'
 import type { Message, NamedTensors } from './stages/messages.js'
 import type { Pipeline, PipelineEvent } from './stages/pipeline.js'
-import { type Answerer, StageLink, stageFrames } from './stages/stage-link.js'
 
 /** A part of a model, and the name of the node that has it. */
 export interface NamedStage {
@@ -17,34 +14,16 @@ export interface NamedStage {
   readonly end: number
 }
 
-/** The options that travel. */
-export type OwnModelOptions = Pick<
-  ClusterLoadOptions,
-  'strategy' | 'pins' | 'nodes' | 'backend' | 'precision' | 'token'
->
-
 /** The stages of a model with the names of their nodes. */
-export function namedStages({ stages }: Pipeline, { state }: ClusterNode): NamedStage[] {
-  const names = new Map(state.nodes.map(({ id, name }) => [id, name]))
-  const nameOf = (nodeId: string): string => names.get(nodeId) ?? nodeId
+export function namedStages({ stages }: Pipeline, node: ClusterNode): NamedStage[] {
+  const nameOf = namesOf(node)
   return stages.map(({ nodeId, group = [nodeId], from, end }) => ({
     ...{ node: group.map(nameOf).join('+'), from, end },
   }))
 }
 
-const askOver = (link: FrameStream, answer: Answerer): StageLink =>
-  new StageLink(new LinkChannels(link).open([stageFrames.ask, stageFrames.cancel]), answer)
-
-/** Lets programs of this machine run models through a node: one for each link, until it ends. */
-export function serveOwnModels(node: ClusterNode): void {
-  node.own.onLink = link => {
-    const served = new ServedModel(node, link)
-    askOver(link, (question, signal) => served.answer(question, signal))
-    void link.closed.then(() => served.dispose())
-  }
-}
-
-class ServedModel {
+/** A model of a program, on the node that has put it on the cluster. */
+export class ServedModel implements Served {
   readonly #node: ClusterNode
   readonly #link: FrameStream
   #model: Pipeline | undefined
@@ -54,11 +33,12 @@ class ServedModel {
     this.#link = link
   }
 
-  async answer({ words, tensors }: Message, signal: AbortSignal): Promise<Message> {
+  async answer(question: Message, signal: AbortSignal): Promise<Message> {
+    const { words, tensors } = question
     if (words.op === 'load' && !this.#model) {
       this.#model = await new Cluster(this.#node).load(words.file as string, {
         ...(words.options as OwnModelOptions),
-        onEvent: event => void this.#link.call('model-event', event).catch(() => {}),
+        onEvent: tellEvents(this.#link),
         signal,
       })
       if (signal.aborted) await this.dispose()
@@ -66,7 +46,7 @@ class ServedModel {
     }
     if (words.op === 'run' && this.#model)
       return { words: {}, tensors: await this.#model.run(tensors, { signal }) }
-    throw new SparkError('ERR_FORMAT', `a program asks for ${JSON.stringify(words.op)} out of turn`)
+    throw outOfTurn(question)
   }
 
   async dispose(): Promise<void> {
@@ -87,7 +67,7 @@ export interface OwnModel {
 /**
  * Puts a model on the cluster through the node that runs on this machine.
  * @param folder - of the node
- * @throws SparkError ERR_IO where it does not run or serves no programs; as `Cluster.load`
+ * @throws SparkError as {@link askOwnNode}; as `Cluster.load`
  */
 export async function loadThroughOwnNode(
   folder: string,
@@ -95,21 +75,11 @@ export async function loadThroughOwnNode(
   options: OwnModelOptions,
   onEvent: (event: PipelineEvent) => void,
 ): Promise<OwnModel> {
-  const link = await connectToOwn(folder)
-  link.handle('model-event', event => onEvent(event as PipelineEvent))
-  const stages = askOver(link, () => Promise.reject(new SparkError('ERR_UNSUPPORTED', 'this is no node')))
-  try {
-    const { words } = await stages.ask({
-      words: { op: 'load', file: path.resolve(file), options },
-      tensors: {},
-    })
-    return {
-      stages: words.stages as NamedStage[],
-      run: async feeds => (await stages.ask({ words: { op: 'run' }, tensors: feeds })).tensors,
-      close: () => link.close('the program has ended'),
-    }
-  } catch (error) {
-    await link.close('the model was not loaded')
-    throw error
+  const words = { op: 'load', file: path.resolve(file), options }
+  const link = await askOwnNode(folder, words, onEvent)
+  return {
+    stages: link.words.stages as NamedStage[],
+    run: async feeds => (await link.ask({ words: { op: 'run' }, tensors: feeds })).tensors,
+    close: () => link.close(),
   }
 }

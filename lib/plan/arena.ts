@@ -27,7 +27,7 @@ export interface Layout {
 }
 
 /** What is known of the buffers of some steps, whatever their sizes. */
-interface Lives {
+interface Liveness {
   /** In the order of their first steps. */
   readonly ranges: readonly LiveRange[]
   /** By range, those of the ranges before it that last until it begins; undefined where they are too many. */
@@ -37,7 +37,7 @@ interface Lives {
 /** What was found for steps that are laid out for one set of sizes after another. */
 const latest = new WeakMap<
   readonly Step[],
-  { readonly lives: Lives; readonly sizes: Float64Array; readonly layout: Layout }
+  { readonly liveness: Liveness; readonly sizes: Float64Array; readonly layout: Layout }
 >()
 
 /** When each buffer of the arena is alive, by that buffer, in the order of their first steps. */
@@ -111,19 +111,19 @@ export function* layOut(
   most = maxPairs,
 ): Paced<Layout> {
   const known = latest.get(steps)
-  const lives = known?.lives ?? (yield* livesOf(steps, most))
-  const { ranges, earlier } = lives
+  const liveness = known?.liveness ?? (yield* livenessOf(steps, most))
+  const { ranges, earlier } = liveness
   const sizes = Float64Array.from(ranges, ({ buffer }) => sizeOf(buffer, values))
   if (known?.sizes.every((bytes, i) => bytes === sizes[i])) return known.layout
   const placed = yield* earlier ? layOutLargest(ranges, earlier, sizes) : layOutInOrder(ranges, sizes)
   const offsets = new Map(ranges.map(({ buffer }, i) => [buffer, placed[i]!]))
   const arenaBytes = placed.reduce((end, offset, i) => Math.max(end, offset + sizes[i]!), 0)
   const layout = { offsets, arenaBytes, lowerBound: mostAlive(ranges, sizes) }
-  latest.set(steps, { lives, sizes, layout })
+  latest.set(steps, { liveness, sizes, layout })
   return layout
 }
 
-function* livesOf(steps: readonly Step[], most: number): Paced<Lives> {
+function* livenessOf(steps: readonly Step[], most: number): Paced<Liveness> {
   const ranges = [...(yield* liveRangesOf(steps)).values()]
   const earlier: number[][] = []
   let [alive, pairs] = [[] as number[], 0]
@@ -175,7 +175,7 @@ const maxPairs = 2 ** 21
 /** Large ones first, each at the lowest offset that is free during its live range. */
 function* layOutLargest(
   ranges: readonly LiveRange[],
-  earlier: Lives['earlier'] & object,
+  earlier: Liveness['earlier'] & object,
   sizes: Float64Array,
 ): Paced<Float64Array> {
   const offsets = new Float64Array(ranges.length).fill(Number.NaN)

@@ -8,7 +8,9 @@ import { GraphBuilder, Model, Tensor, TextModel } from 'dgx-spark'
 import t from 'tap'
 import { ClusterNode } from '#lib/cluster/node/cluster-node.js'
 import { connectToOwn } from '#lib/cluster/node/own-links.js'
-import { loadThroughOwnNode, serveOwnModels } from '#lib/cluster/own-models.js'
+import { loadThroughOwnNode } from '#lib/cluster/own-models.js'
+import { serveOwnPrograms } from '#lib/cluster/own-programs.js'
+import { loadTextThroughOwnNode } from '#lib/cluster/own-text.js'
 import { modelCosts } from '#lib/cluster/placement/model-costs.js'
 import { freePort } from '../fixtures/cluster/free-port.js'
 import { up } from '../fixtures/cluster/up.js'
@@ -100,20 +102,31 @@ t.test('run --cluster', async t => {
     '1',
     ...cluster,
   ]
-  t.match(run(...text), { status: 1, stderr: /dgx-spark up is the node of .*ERR_BUSY/ })
+  using alone = await TextModel.load(chat, { backend: 'cpu' })
+  const expected = await alone.generate(prompt, { maxTokens: 20, seed: 1, temperature: 1 }).result()
+  const layersOfText = ['--pin', 'embedding-0=one', '--pin', `1-head=${hostname().split('.')[0]}`]
+  const isSame = ({ status, stdout, stderr }: ReturnType<typeof run>): void => {
+    t.equal(status, 0, stderr)
+    const { text, backend, tokens, finishReason } = JSON.parse(stdout)
+    t.equal(text, expected.text)
+    t.equal(finishReason, expected.finishReason)
+    t.match(backend, { reason: /2 stages of a cluster/ })
+    t.same(
+      tokens.map(({ id, token }: { id: number; token: string }) => [id, token]),
+      expected.ids.map(id => [id, alone.tokenizer.tokenOf(id)]),
+    )
+    t.match(stderr, /^dgx-spark: one: embedding, layer 0$/m)
+  }
+  const spread = [...text, '--backend', 'cpu', '--nodes', '2', ...layersOfText, '--json']
+  isSame(run(...spread))
+  t.match(run(...text, '--pin', '7=one'), { status: 1, stderr: /pin '7=one'/ })
+  t.match(run(...text, '--logit-bias', '3=-Infinity'), { status: 0 }, 'biases may be infinite')
   second.child.kill('SIGINT')
   await once(second.child, 'exit')
 
   isGood(run('run', file, ...cluster, ...wanted))
   t.match(run('run', file, ...cluster, '--pin', '0-99=one'), { status: 1, stderr: /pin '0-99=one'/ })
-
-  using alone = await TextModel.load(chat, { backend: 'cpu' })
-  const expected = await alone.generate(prompt, { maxTokens: 20, seed: 1, temperature: 1 }).result()
-  const layersOfText = ['--pin', 'embedding-0=one', '--pin', `1-head=${hostname().split('.')[0]}`]
-  const spread = run(...text, '--backend', 'cpu', '--nodes', '2', ...layersOfText, '--json')
-  t.equal(spread.status, 0, spread.stderr)
-  t.match(JSON.parse(spread.stdout), { text: expected.text, backend: { reason: /2 stages of a cluster/ } })
-  t.match(spread.stderr, /^dgx-spark: one: embedding, layer 0$/m)
+  isSame(run(...spread))
   t.match(run(...text, '--pin', '7=one'), { status: 1, stderr: /pin '7=one'/ })
 })
 
@@ -126,8 +139,10 @@ t.test('who has the key of a node uses it while it runs', async t => {
   t.teardown(() => node.close())
   const load = (file: string) => loadThroughOwnNode(home, file, {}, () => {})
   await t.rejects(load('model.onnx'), { code: 'ERR_IO' }, 'only a node that is up serves programs')
-  serveOwnModels(node)
+  serveOwnPrograms(node)
   await t.rejects(load('missing.onnx'), { message: /missing\.onnx/ })
+  const text = loadTextThroughOwnNode(home, 'missing.gguf', {}, () => {})
+  await t.rejects(text, { code: 'ERR_IO', message: /missing\.gguf/ })
   await t.rejects(
     loadThroughOwnNode(home, 'x', { hurry: true } as never, () => {}),
     { code: 'ERR_ARGUMENT' },

@@ -7,7 +7,7 @@ import { ClusterNode } from '../../cluster/node/cluster-node.js'
 import type { ClusterEvent } from '../../cluster/node/cluster-state.js'
 import { findClusters } from '../../cluster/node/membership.js'
 import { type ClusterNodeOptions, defaultPort, defaultStatePort } from '../../cluster/node/node-options.js'
-import { serveOwnModels } from '../../cluster/own-models.js'
+import { serveOwnPrograms } from '../../cluster/own-programs.js'
 import { loadCredentials } from '../../cluster/trust/credentials.js'
 import { clusterHome } from '../../cluster/trust/home.js'
 import { SparkError } from '../../core/errors.js'
@@ -100,7 +100,7 @@ async function run(flags: Flags): Promise<void> {
   const options = await optionsOf(flags)
   await interruptible(async signal => {
     const node = await ClusterNode.start(options)
-    serveOwnModels(node)
+    serveOwnPrograms(node)
     try {
       if (flags.json) print(jsonText(node.state))
       else report(node)

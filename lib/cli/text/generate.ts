@@ -1,9 +1,9 @@
 // generate.ts: `dgx-spark generate`: continues a text.
 import type { Command } from 'commander'
+import type { OwnText } from '../../cluster/own-text.js'
 import { printableLines } from '../../core/printable.js'
 import type { Generation } from '../../text/generation/generation.js'
-import type { TextModel } from '../../text/text-model.js'
-import { openTextOnNodes, type TextOnNodes } from '../cluster/generate-on-nodes.js'
+import { openTextOnNodes } from '../cluster/generate-on-nodes.js'
 import { type NodeFlags, nodeOptions } from '../cluster/run-on-nodes.js'
 import { interruptible, UsageError, withExamples } from '../command.js'
 import { integerFrom } from '../numbers.js'
@@ -53,7 +53,7 @@ async function run(source: string, text: string | undefined, flags: Flags): Prom
   if (flags.logprobs !== undefined && !flags.json) throw new UsageError('--logprobs needs --json')
   const prompt = await readPrompt(text)
   const isInterrupted = await interruptible(async signal => {
-    const { model, close } = await openModel(source, flags, signal)
+    const model = await openModel(source, flags, signal)
     try {
       const { ignoreEnd = false, special = false, logprobs } = flags
       const generation = model.generate(prompt, {
@@ -64,7 +64,7 @@ async function run(source: string, text: string | undefined, flags: Flags): Prom
       if (flags.json) await printResult(model, generation)
       else await printText(prompt, generation)
     } finally {
-      await close()
+      await model.close()
     }
   })
   if (!isInterrupted) return
@@ -72,10 +72,18 @@ async function run(source: string, text: string | undefined, flags: Flags): Prom
   process.exitCode = 130
 }
 
-async function openModel(source: string, flags: Flags, signal: AbortSignal): Promise<TextOnNodes> {
+/** What generates: a model of this process, or one on several nodes. */
+type Generator = Omit<OwnText, 'stages'>
+
+async function openModel(source: string, flags: Flags, signal: AbortSignal): Promise<Generator> {
   if (flags.cluster) return openTextOnNodes(source, flags, { ...modelOptions(flags), signal })
   const model = await loadModel(source, flags, { signal })
-  return { model, close: async () => model.dispose() }
+  return {
+    ...{ architecture: model.architecture, backend: model.backend },
+    generate: (prompt, options) => model.generate(prompt, options),
+    tokenOf: id => model.tokenizer.tokenOf(id),
+    close: async () => model.dispose(),
+  }
 }
 
 async function printText(prompt: string, generation: Generation): Promise<void> {
@@ -87,11 +95,11 @@ async function printText(prompt: string, generation: Generation): Promise<void> 
   }
 }
 
-async function printResult(model: TextModel, generation: Generation): Promise<void> {
+async function printResult(model: Generator, generation: Generation): Promise<void> {
   const result = await generation.result()
   const tokens = generation.generated.map(({ id, logprob, top }) => ({
     id,
-    token: model.tokenizer.tokenOf(id) ?? null,
+    token: model.tokenOf(id) ?? null,
     ...(logprob === undefined ? {} : { logprob }),
     ...(top ? { top } : {}),
   }))

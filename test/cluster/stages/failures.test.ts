@@ -196,13 +196,35 @@ t.test('a signal ends loading on all nodes, and so does a node that cannot load'
 const loaded = loadAddon()
 const noDriver = noCompiler || (loaded.addon ? noCudaCalls : loaded.reason)
 
-t.test('a fake driver whose kernels time out', { skip: noDriver }, async t => {
-  const file = path.join(folder, 'model.onnx')
-  await writeRecurrent(file, { layers: 3, width })
-  const driver = new FakeDriver()
-  t.teardown(() => driver.dispose())
-  const answer = runChild(
-    `import path from 'node:path'
+/** What a driver does when a GPU fails: codes of cuda.h, and the call that meets them. */
+const gpuFailures = {
+  'its kernels time out': { why: /\b702\b/, settings: { 'fail.kernel': '702' } },
+  'its memory has an error that cannot be corrected': {
+    why: /\b214\b/,
+    settings: { 'fail.kernel': '214' },
+  },
+  'it falls off the bus after a run': {
+    why: /\b46\b/,
+    settings: { 'fail.kernel': '46', 'fail.kernel.after': '3' },
+  },
+  'it is lost before a copy': {
+    why: /\b999\b/,
+    settings: { 'fail.cuMemcpyAsync': '999', 'fail.cuMemcpyAsync.after': '10' },
+  },
+  'it has no access to the memory of its peer': {
+    why: /\b217\b/,
+    settings: { 'fail.cuLaunchKernel': '217' },
+  },
+}
+
+for (const [what, { why, settings }] of Object.entries(gpuFailures)) {
+  t.test(`a stage goes to the CPU when ${what}`, { skip: noDriver }, async t => {
+    const file = path.join(folder, 'model.onnx')
+    await writeRecurrent(file, { layers: 3, width })
+    const driver = new FakeDriver()
+    t.teardown(() => driver.dispose())
+    const answer = runChild(
+      `import path from 'node:path'
      import { Model, Tensor } from 'dgx-spark'
      import { StagedModel } from '#lib/cluster/stages/staged-model.js'
      import { StageHost } from '#lib/cluster/stages/stage-host.js'
@@ -220,17 +242,19 @@ t.test('a fake driver whose kernels time out', { skip: noDriver }, async t => {
      const feeds = { x: Tensor.random([1, ${width}], { seed: 1 }) }
      for (const i of [0, 1, 2]) feeds['s' + i] = Tensor.zeros([1, ${width}])
      const { y } = await pipeline.run(feeds)
+     for (let run = 0; run < 8; run++) await pipeline.run(feeds)
      const alone = await Model.load(file, { backend: 'cpu', precision: 'fp32' })
      const wanted = await alone.run(feeds)
      const answer = { events, isSame: Buffer.compare(Buffer.from(y.data.buffer), Buffer.from(wanted.y.data.buffer)) === 0 }
      await pipeline.dispose()
      await host.close()
      await store.close()`,
-    driver.env({ ...profile('gb10'), 'fail.kernel': '702' }),
-  )
-  t.ok(answer.isSame)
-  t.match(
-    answer.events.find(({ type }: PipelineEvent) => type === 'failed'),
-    { why: /702/ },
-  )
-})
+      driver.env({ ...profile('gb10'), ...settings }),
+    )
+    t.ok(answer.isSame)
+    t.match(
+      answer.events.find(({ type }: PipelineEvent) => type === 'failed'),
+      { why },
+    )
+  })
+}

@@ -22,7 +22,8 @@ export function gpuResultsPage(reports) {
   return `# GPU results
 
 Written by \`node bench/gpu-results.js <bench.json…>\` from what \`npm run test:gpu bench models\` printed; the rows are kept in
-\`bench/results\`. A ratio above 1: faster than the peer.
+\`bench/results\`. A ratio above 1: faster than the peer. What other machines and kernels may reach is estimated in
+[GPU model](gpu-model.md).
 
 ${sections.join('\n\n')}
 `

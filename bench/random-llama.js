@@ -57,7 +57,7 @@ function repeated(bytes, length) {
 }
 
 /** Names and shapes of the matrices. @param {LlamaSizes} sizes @returns {Generator<[name: string, rows: number, cols: number]>} */
-function* matrices({ hidden, inner, layers, heads, kvHeads, headSize, vocabulary }) {
+export function* matrices({ hidden, inner, layers, heads, kvHeads, headSize, vocabulary }) {
   yield ['token_embd.weight', vocabulary, hidden]
   for (let i = 0; i < layers; i++) {
     const at = `blk.${i}.`

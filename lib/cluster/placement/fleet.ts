@@ -109,7 +109,10 @@ const wider: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** Operations a second of a device in a dtype, as warm as it is. */
-export function flopRate({ flops, headroom }: FleetDevice, dtype: string): number {
+export function flopRate(
+  { flops, headroom }: Pick<FleetDevice, 'flops' | 'headroom'>,
+  dtype: string,
+): number {
   const known = [dtype, ...(wider[dtype] ?? ['f32'])].find(each => flops[each] !== undefined)
   const slowest = (): number => Object.values(flops).reduce((a, b) => Math.min(a, b))
   return headroom * (known === undefined ? slowest() : flops[known]!)

@@ -36,7 +36,8 @@ export function graphCosts(name: string, graph: Graph, shapes: GraphShapes = {})
   }
 }
 
-const sizesOfOne = ({ inputs }: Graph): GraphShapes =>
+/** Shapes of all inputs, with open sizes 1. */
+export const sizesOfOne = ({ inputs }: Graph): GraphShapes =>
   Object.fromEntries(
     inputs.flatMap(({ name, type }) =>
       type?.kind === 'tensor' && type.shape

@@ -2,7 +2,7 @@
 import t from 'tap'
 import type { Batch } from '#lib/text/generation/batch.js'
 import { BlockPool } from '#lib/text/generation/block-pool.js'
-import { type RunBatch, Scheduler, type SchedulerLimits } from '#lib/text/generation/scheduler.js'
+import { CacheLost, type RunBatch, Scheduler, type SchedulerLimits } from '#lib/text/generation/scheduler.js'
 import type { TokenRequest } from '#lib/text/generation/token-request.js'
 
 const vocabulary = 97
@@ -152,6 +152,64 @@ t.test('cancelled, failing and impossible requests do not touch others', async t
   const last = scheduler.submit(request(prompt(4, 8), 30))
   await Promise.all([t.rejects(last, { code: 'ERR_DISPOSED' }), scheduler.close()])
   await t.rejects(scheduler.submit(request([1], 1)), { code: 'ERR_DISPOSED' })
+})
+
+/** A model that works on several batches at a time, and may fail at one of them. */
+function slowModel(run: ReturnType<typeof fakeModel>, { failAt = -1, error = new Error('no power') } = {}) {
+  const stats = { most: 0, together: 0, batches: 0 }
+  let open: Batch[] = []
+  const slow: typeof run = async (batch, outputs) => {
+    const isFailing = stats.batches++ === failAt
+    const own = new Set(batch.rows.map(({ part }) => part.sequence))
+    if (open.some(({ rows }) => rows.some(({ part }) => own.has(part.sequence)))) stats.together++
+    open.push(batch)
+    stats.most = Math.max(stats.most, open.length)
+    await new Promise(resolve => setTimeout(resolve, stats.batches % 3))
+    open = open.filter(other => other !== batch)
+    if (isFailing) throw error
+    return run(batch, outputs)
+  }
+  return { run: slow, stats }
+}
+
+t.test('several batches at a time', async t => {
+  const sizes = [1, 9, 20, 3, 30, 2, 17, 8]
+  const { run, stats } = slowModel(fakeModel())
+  const scheduler = new Scheduler(run, { ...limits, batches: 3 })
+  const done = sizes.map((length, i) => scheduler.submit(request(prompt(length, i), (i % 3) * 4 + 1)))
+  for (const [i, sequence] of (await Promise.all(done)).entries())
+    t.strictSame(sequence.ids, expected(prompt(sizes[i]!, i), (i % 3) * 4 + 1), `request ${i}`)
+  t.equal(stats.most, 3)
+  t.equal(stats.together, 0, 'no sequence was in two of them')
+  t.equal(scheduler.active, 0)
+  const controller = new AbortController()
+  const cancelled = scheduler.submit(request(prompt(6, 5), 30, { signal: controller.signal }))
+  const good = scheduler.submit(request(prompt(4, 7), 8))
+  setTimeout(() => controller.abort(), 3)
+  await t.rejects(cancelled, { name: 'AbortError' })
+  t.strictSame((await good).ids, expected(prompt(4, 7), 8))
+  const last = [4, 8].map(seed => scheduler.submit(request(prompt(4, seed), 30)))
+  await Promise.all([...last.map(each => t.rejects(each, { code: 'ERR_DISPOSED' })), scheduler.close()])
+})
+
+t.test('a batch beside others loses the cache, or fails', async t => {
+  for (const error of [new CacheLost('gone'), new Error('no power')]) {
+    let resets = 0
+    const { run, stats } = slowModel(fakeModel(), { failAt: 4, error })
+    const scheduler = new Scheduler(run, { ...limits, batches: 2 }, async () => {
+      resets++
+    })
+    const results = await Promise.allSettled(
+      [5, 9, 3, 12].map((length, i) => scheduler.submit(request(prompt(length, i), 6))),
+    )
+    t.equal(stats.most, 2)
+    t.equal(resets, 1)
+    const failed = results.filter(({ status }) => status === 'rejected')
+    t.ok(error instanceof CacheLost ? failed.length === 0 : failed.length > 0 && failed.length < 4)
+    for (const [i, result] of results.entries())
+      if (result.status === 'fulfilled')
+        t.strictSame(result.value.ids, expected(prompt([5, 9, 3, 12][i]!, i), 6), `${error}: request ${i}`)
+  }
 })
 
 t.test('blocks that are read or written during a trim are not known after it', async t => {

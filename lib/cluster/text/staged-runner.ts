@@ -33,10 +33,16 @@ export class StagedRunner implements BatchRunner {
   readonly #pipeline: Pipeline
   /** Outputs that stay on the nodes. */
   readonly #states: ReadonlySet<string>
-  /** Stages that have the caches. */
-  #begun = new WeakSet<Place>()
+  /** Batches that a stage has worked on, of those stages that have the caches. */
+  #steps = new WeakMap<Place, number>()
+  /** Batches so far, and those that are on their way. */
   #step = 0
+  readonly #running = new Set<number>()
   #losses = 0
+  /** Whether a batch has failed: those behind it do not run. */
+  #hasFailed = false
+  /** Batches that wait for a stage. */
+  readonly #waiting: (() => void)[] = []
 
   /** @param states - outputs that become inputs of the next batch */
   constructor(pipeline: Pipeline, states: Iterable<string>, backend: ModelBackendChoice) {
@@ -45,20 +51,35 @@ export class StagedRunner implements BatchRunner {
     this.backend = backend
   }
 
+  /** Each stage works on one. */
+  get batches(): number {
+    return this.#pipeline.stages.length
+  }
+
   async run({ feeds }: Batch, outputs: readonly RowOutput[]): Promise<BatchRows> {
+    const step = this.#step++
     const values = new Map<string, Tensor<ElementType>>(Object.entries(feeds))
     const wanted = new Set<string>(outputs)
     const unwanted = (['logits', 'hidden'] as const).filter(name => !wanted.has(name))
     const leftOut = new Set([...this.#states, ...unwanted])
-    await this.#pipeline.pass(values, leftOut, (stage, own, made) => this.#runStage(stage, own, made))
-    this.#step++
-    this.#losses = 0
+    this.#running.add(step)
+    try {
+      await this.#pipeline.pass(values, leftOut, (stage, own, made) => this.#runStage(stage, step, own, made))
+      this.#losses = 0
+    } catch (error) {
+      this.#hasFailed = true
+      throw error
+    } finally {
+      this.#running.delete(step)
+      this.#wake()
+    }
     return Object.fromEntries(outputs.map(name => [name, values.get(name)!.data as Float32Array]))
   }
 
   async reset(): Promise<void> {
-    this.#begun = new WeakSet()
+    this.#steps = new WeakMap()
     this.#step = 0
+    this.#hasFailed = false
     await this.#end()
   }
 
@@ -69,27 +90,52 @@ export class StagedRunner implements BatchRunner {
     await this.#pipeline.dispose()
   }
 
-  async #runStage(stage: Place, own: NamedTensors, outputs: readonly string[]): Promise<NamedTensors> {
+  async #runStage(
+    stage: Place,
+    step: number,
+    own: NamedTensors,
+    outputs: readonly string[],
+  ): Promise<NamedTensors> {
     if (![...stage.ends.states.values()].some(name => this.#states.has(name)))
       return (await stage.ask({ op: 'run', outputs }, own)).tensors
-    if (!this.#begun.has(stage)) await this.#begin(stage)
+    await this.#turn(stage, step)
     try {
-      return (await stage.ask({ op: 'run', outputs, sequence, step: this.#step }, own)).tensors
+      const { tensors } = await stage.ask({ op: 'run', outputs, sequence, step }, own)
+      this.#steps.set(stage, step + 1)
+      return tensors
     } catch (error) {
       // Of a link that broke the same question may be asked again; a cache that is no longer there is built again.
-      if (error instanceof SparkError && error.code !== 'ERR_IO') this.#begun.delete(stage)
+      if (error instanceof SparkError && error.code !== 'ERR_IO') this.#steps.delete(stage)
       throw error
+    } finally {
+      this.#wake()
     }
   }
 
-  async #begin(stage: Place): Promise<void> {
-    if (this.#step > 0) {
+  /**
+   * Waits until the batches before are through a stage, and begins its cache with the first one.
+   * @throws CacheLost where the stage has lost it, or a batch before has failed
+   */
+  async #turn(stage: Place, step: number): Promise<void> {
+    while (this.#steps.get(stage) !== step) {
+      if (this.#hasFailed) throw new CacheLost('a batch before has failed')
+      if (Math.min(...this.#running) === step) return this.#begin(stage, step)
+      await new Promise<void>(resolve => this.#waiting.push(resolve))
+    }
+  }
+
+  async #begin(stage: Place, step: number): Promise<void> {
+    if (step > 0) {
       this.#losses++
       if (this.#losses <= maxLosses) throw new CacheLost(`the cache of node ${stage.plan.nodeId} was lost`)
       throw new SparkError('ERR_BUSY', `node ${stage.plan.nodeId} loses its cache each time it is filled`)
     }
     await stage.ask({ op: 'begin', sequence, step: 0 })
-    this.#begun.add(stage)
+    this.#steps.set(stage, 0)
+  }
+
+  #wake(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve()
   }
 
   async #end(): Promise<void> {

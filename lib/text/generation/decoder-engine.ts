@@ -83,7 +83,7 @@ export class DecoderEngine {
     this.runner = runner
     this.scheduler = new Scheduler(
       (batch, outputs) => runner.run(batch, outputs),
-      limits,
+      { ...limits, batches: runner.batches },
       () => runner.reset(),
     )
   }

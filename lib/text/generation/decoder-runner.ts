@@ -19,6 +19,8 @@ export interface BatchRunner {
   readonly backend: ModelBackendChoice
   /** What was compiled so far. */
   readonly stats: ModelStats
+  /** Batches of different sequences that it works on at a time. Default: 1. */
+  readonly batches?: number
   /**
    * Runs a batch; the rows are valid until the next one.
    * @throws CacheLost where keys and values are gone

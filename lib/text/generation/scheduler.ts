@@ -26,6 +26,8 @@ export interface SchedulerLimits {
   readonly sequences: number
   /** Tokens of a batch at most: longer prompts are cut into chunks. */
   readonly tokens: number
+  /** Batches that the model works on at a time, each of other sequences. Default: 1. */
+  readonly batches?: number | undefined
   /** Rows of logits of a batch at most. */
   readonly rows: number
   /** Tokens of a sequence at most. */
@@ -51,6 +53,10 @@ export class Scheduler {
   readonly #reset: () => Promise<void>
   readonly #waiting: Job[] = []
   #running: Job[] = []
+  /** Sequences of batches that the model works on. */
+  readonly #inModel = new Set<Sequence>()
+  /** Whether a batch has failed since the cache was begun: what is in it is not known. */
+  #isCacheLost = false
   #loop: Promise<void> | undefined
   #isClosed = false
   /** How often the cache of the model was forgotten. */
@@ -173,25 +179,44 @@ export class Scheduler {
     // What is submitted in the same turn joins the first batch.
     await undefined
     const pacer = new Pacer()
+    const steps = new Set<Promise<void>>()
     while (this.active > 0) {
       // Steps of small models do not leave the JavaScript thread.
       await pacer.pause()
+      if (this.#isCacheLost) {
+        await Promise.all(steps)
+        await this.#beginAnew()
+      }
       this.#removeAborted()
       if (this.#isClosed) this.#endAll()
       this.#admit()
       const parts = this.#plan()
-      if (parts.length > 0) await this.#step(parts)
+      if (parts.length > 0) {
+        const step: Promise<void> = this.#step(parts).finally(() => steps.delete(step))
+        steps.add(step)
+      }
+      const isFull = parts.length === 0 || steps.size === this.#batches
+      if (isFull && steps.size > 0) await Promise.race(steps)
     }
     this.#loop = undefined
   }
 
+  get #batches(): number {
+    return this.#limits.batches ?? 1
+  }
+
+  /** Jobs whose sequences are in no batch now. */
+  get #idle(): Job[] {
+    return [...this.#running, ...this.#waiting].filter(({ sequence }) => !this.#inModel.has(sequence))
+  }
+
   #endAll(): void {
-    for (const job of [...this.#running, ...this.#waiting])
+    for (const job of this.#idle)
       this.#finish(job, () => job.reject(new SparkError('ERR_DISPOSED', 'the model has been disposed')))
   }
 
   #removeAborted(): void {
-    for (const job of [...this.#running, ...this.#waiting]) {
+    for (const job of this.#idle) {
       const { signal } = job.sequence.request
       if (signal?.aborted) this.#finish(job, () => job.reject(signal.reason))
     }
@@ -210,15 +235,20 @@ export class Scheduler {
     }
   }
 
-  /** What each sequence contributes: first those that wait for one token, then chunks of prompts. */
+  /**
+   * What each sequence contributes: first those that wait for one token, then chunks of prompts. Batches that run at the same time
+   * share the sequences.
+   */
   #plan(): Part[] {
     const parts: Part[] = []
     let tokens = this.#limits.tokens
     let rows = this.#limits.rows
-    const order = [...this.#running].sort(
-      (a, b) => Number(a.sequence.pending > 1) - Number(b.sequence.pending > 1),
-    )
+    const share = Math.ceil(this.#running.length / this.#batches)
+    const order = this.#running
+      .filter(({ sequence }) => !this.#inModel.has(sequence))
+      .sort((a, b) => Number(a.sequence.pending > 1) - Number(b.sequence.pending > 1))
     for (const { sequence } of order) {
+      if (parts.length === share) break
       if (!this.#running.some(job => job.sequence === sequence)) continue
       const wanted = sequence.request.rows === 'all' ? rows : tokens
       const count = Math.min(sequence.pending, tokens, wanted)
@@ -233,7 +263,9 @@ export class Scheduler {
   /** Reserves memory, if need be that of sequences that came later. */
   #reserved(sequence: Sequence, count: number, parts: readonly Part[]): boolean {
     while (!sequence.reserve(count)) {
-      const last = this.#running.findLast(job => parts.every(part => part.sequence !== job.sequence))
+      const last = this.#running.findLast(
+        job => !this.#inModel.has(job.sequence) && parts.every(part => part.sequence !== job.sequence),
+      )
       if (!last || last.sequence === sequence) return false
       last.sequence.release()
       this.#running = this.#running.filter(job => job !== last)
@@ -245,6 +277,7 @@ export class Scheduler {
   async #step(parts: readonly Part[]): Promise<void> {
     const batch = batchOf(parts)
     const outputs = [...new Set(parts.map(({ sequence }) => sequence.request.output))]
+    for (const { sequence } of parts) this.#inModel.add(sequence)
     try {
       const results = await this.#run(batch, outputs)
       const tokens = await sampledTokens(batch.rows, results.logits)
@@ -258,12 +291,15 @@ export class Scheduler {
       }
     } catch (error) {
       if (!(error instanceof CacheLost)) for (const { sequence } of parts) this.#fail(sequence, error)
-      await this.#beginAnew()
+      this.#isCacheLost = true
+    } finally {
+      for (const { sequence } of parts) this.#inModel.delete(sequence)
     }
   }
 
   /** What a run that failed has written is not known: all others are computed again. */
   async #beginAnew(): Promise<void> {
+    this.#isCacheLost = false
     for (const job of this.#running) job.sequence.release()
     this.#waiting.unshift(...this.#running)
     this.#running = []

@@ -266,8 +266,8 @@ export interface Addon extends CollectiveAddon {
   /**
    * Binds the operands of all steps once, on a CUDA device or else on the CPU; they are held, and kept alive until the
    * plan is disposed. `memory`: what a device does not copy at each run. Unless `graphs` is false it captures the second run as a
-   * CUDA graph and replays that then. On the CPU: at most so many `threads`, by default as {@link Addon.setThreads} says, and the
-   * `communicator` that steps call.
+   * CUDA graph and replays that then. On the CPU: at most so many `threads`, by default as {@link Addon.setThreads} says. The
+   * `communicator` that steps call: on a device one of NCCL.
    */
   planCreate(
     steps: readonly { readonly op: string; readonly args: object }[],

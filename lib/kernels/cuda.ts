@@ -1,4 +1,6 @@
 // cuda.ts: the kernels of the addon on a CUDA device.
+
+import type { CommunicatorHandle } from '../core/collective-addon.js'
 import { getConfig } from '../core/config.js'
 import { type ElementArray, elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
@@ -7,15 +9,19 @@ import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
 import { type AllocateOptions, type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
 import { requireAddon } from '../native.js'
 import { afterFp4, decideFp4 } from './fp4-ways.js'
-import type { Compute, HeldArray, HoldableArray, Kernels } from './kernels.js'
+import type { Compute, HeldArray, HoldableArray, Kernels, PlanCommunicator } from './kernels.js'
 import { untilStopped } from './until-stopped.js'
 
 /**
  * The kernels on a GPU, the best one by default.
+ * @param communicator - what prepared steps call to work with other ranks, of NCCL
  * @throws SparkError ERR_DISABLED when GPUs are switched off, ERR_NO_NATIVE, ERR_NO_CUDA when there is no such device,
  * ERR_CUDA when it cannot be opened
  */
-export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
+export async function openCudaKernels(
+  device?: GpuSelector,
+  communicator?: PlanCommunicator,
+): Promise<Kernels> {
   if (!getConfig().enabled) {
     throw new SparkError(
       'ERR_DISABLED',
@@ -27,12 +33,14 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
   await addon.openDevice(ordinal)
   const { held } = await addon.measureMemory(ordinal)
   const kind = held === 'pinned' && getConfig().unifiedMemory ? held : 'auto'
+  const ranks = communicator?.native as CommunicatorHandle | undefined
   const run: Kernels['run'] = (op, args) => {
     if (usesNvfp4(args)) decideFp4(addon, ordinal)
     return afterFp4(ordinal, () => addon.runCuda(ordinal, op, args))
   }
   return {
     backend: 'cuda',
+    world: communicator?.world,
     bf16Support: 'matrix',
     freeBytes: () => addon.deviceFreeBytes(ordinal),
     supports: op => addon.supports('cuda', op),
@@ -45,7 +53,7 @@ export async function openCudaKernels(device?: GpuSelector): Promise<Kernels> {
       )
     },
     prepare(steps, memory = {}) {
-      const plan = addon.planCreate(steps, ordinal, memory, getConfig().cudaGraphs)
+      const plan = addon.planCreate(steps, ordinal, memory, getConfig().cudaGraphs, undefined, ranks)
       const nvfp4 = steps.some(({ args }) => usesNvfp4(args))
       return {
         async run(signal, times = 1) {

@@ -79,4 +79,4 @@ const openCpu = async (threads: number | undefined, communicator: Ranks): Promis
   (await import('./cpu.js')).openCpuKernels(threads, communicator)
 
 const openCuda = async (device: GpuSelector | undefined, communicator: Ranks): Promise<Kernels> =>
-  withRanks(await (await import('./cuda.js')).openCudaKernels(device), communicator)
+  (await import('./cuda.js')).openCudaKernels(device, communicator)

@@ -115,7 +115,8 @@ export interface EngineOptions {
   provider?: RuntimeProvider
   /**
    * The rank that this model is of a world that shares its work, for graphs of `splitGraph`: a communicator of dgx-spark/cluster. All
-   * ranks run their models in the same order. A run that fails ends the communicator. Default: none.
+   * ranks run their models in the same order. A run that fails ends the communicator. On a GPU it must be one of NCCL, on the same
+   * device. Default: none.
    */
   communicator?: PlanCommunicator | undefined
 }

@@ -2,7 +2,6 @@
 #include "napi/bound_plan.h"
 
 #include "core/error.h"
-#include "napi/collective.h"
 #include "napi/job_memory.h"
 
 namespace spark::napi {
@@ -38,14 +37,6 @@ void HeldMemory::expect_attached() const {
       throw Error("ERR_DISPOSED", "memory that the plan works on has been detached or disposed");
     }
   }
-}
-
-std::shared_ptr<PlanCommunicator> PlanCommunicator::of(const Napi::Value& handle) {
-  if (handle.IsUndefined()) return nullptr;
-  auto plan = std::make_shared<PlanCommunicator>();
-  plan->communicator = communicator_of(handle);
-  plan->handle = Napi::Persistent(handle.As<Napi::Object>());
-  return plan;
 }
 
 Napi::Value plan_handle(Napi::Env env, PlanHandle plan) {

@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "collective/communicator.h"
 #include "core/block.h"
+#include "napi/collective.h"
 #include "napi/cuda_plan.h"
 #include "napi/field.h"
 #include "plan/plan.h"
@@ -41,21 +41,12 @@ class HeldMemory {
   std::unordered_set<const void*> known_;  // addresses of all of it
 };
 
-// What the steps of a plan call to work with other ranks. Dies on the JavaScript thread.
-struct PlanCommunicator {
-  // Null for a handle that is undefined. Throws ERR_ARGUMENT for one of something else.
-  static std::shared_ptr<PlanCommunicator> of(const Napi::Value& handle);
-
-  Napi::ObjectReference handle;
-  std::shared_ptr<collective::Communicator> communicator;
-};
-
 // A plan and what keeps its operands alive. Dies on the JavaScript thread.
 struct BoundPlan {
   Plan plan;
   std::unique_ptr<CudaPlan> cuda;                  // null on the CPU
   int threads = 0;                                 // on the CPU; 0: as many as all kernels
-  std::shared_ptr<PlanCommunicator> communicator;  // on the CPU; null for a plan of one machine
+  std::shared_ptr<PlanCommunicator> communicator;  // null for a plan of one machine
   HeldMemory memory;
   std::shared_ptr<HeldMemory> shared;  // that of all plans of a blueprint; null for others
   std::vector<double> sizes;           // of a plan of a blueprint

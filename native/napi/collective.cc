@@ -179,20 +179,15 @@ std::function<void()> work_of(const std::string& op, Communicator& communicator,
   throw Error("ERR_ARGUMENT", message("a communicator has no operation ", op));
 }
 
-// Does `work` on a thread of the communicator, and settles a promise on the JavaScript thread, where
-// `completion` comes before.
-Napi::Value start_on(Napi::Env env, Worker& worker, std::function<void()> work,
-                     std::function<void(Napi::Env)> completion) {
+// Does `work` on a thread of the communicator. A promise of `result`.
+Napi::Value start_on(Napi::Env env, Worker& worker, std::function<void()> work, JobResult result) {
   napi_deferred deferred;
   napi_value promise;
   if (napi_create_promise(env, &deferred, &promise) != napi_ok) throw Napi::Error::New(env);
   EnvState& state = EnvState::of(env);
   const uint64_t ticket =
-      state.expect([deferred, completion = std::move(completion)](Napi::Env env, std::exception_ptr failure) {
-        settle(env, deferred, failure, [&completion](Napi::Env env) {
-          completion(env);
-          return env.Undefined();
-        });
+      state.expect([deferred, result = std::move(result)](Napi::Env env, std::exception_ptr failure) {
+        settle(env, deferred, failure, result);
       });
   worker.post([work = std::move(work), ticket, door = state.door] {
     std::exception_ptr failure;
@@ -208,13 +203,26 @@ Napi::Value start_on(Napi::Env env, Worker& worker, std::function<void()> work,
 
 }  // namespace
 
-Napi::Value start_collective(Napi::Env env, const Napi::Value& handle, std::function<void()> work,
-                             std::function<void(Napi::Env)> completion) {
-  return start_on(env, member_of(handle).collectives, std::move(work), std::move(completion));
+std::shared_ptr<PlanCommunicator> PlanCommunicator::of(const Napi::Value& handle) {
+  if (handle.IsUndefined()) return nullptr;
+  auto plan = std::make_shared<PlanCommunicator>();
+  plan->communicator = member_of(handle).communicator;
+  plan->handle = Napi::Persistent(handle.As<Napi::Object>());
+  return plan;
 }
 
-std::shared_ptr<Communicator> communicator_of(const Napi::Value& handle) {
-  return member_of(handle).communicator;
+Napi::Value start_with_ranks(Napi::Env env, const PlanCommunicator& ranks, std::function<void()> work,
+                             JobResult result) {
+  Communicator* const communicator = ranks.communicator.get();
+  const auto run = [work = std::move(work), communicator] {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      communicator->abort(message("rank ", communicator->rank(), " failed: ", error.what()));
+      throw;
+    }
+  };
+  return start_on(env, member_of(ranks.handle.Value()).collectives, run, std::move(result));
 }
 
 Napi::Value communicator_local(const Napi::CallbackInfo& info) {
@@ -304,7 +312,10 @@ Napi::Value communicator_call(const Napi::CallbackInfo& info) {
     EnvState::of(env).summers.erase(member.summer);
   }
   return start_on(env, member.worker(op), std::move(work),
-                  [copies, kept, blocks = in.take_blocks()](Napi::Env) { copies->write_back(); });
+                  [copies, kept, blocks = in.take_blocks()](Napi::Env env) {
+                    copies->write_back();
+                    return env.Undefined();
+                  });
 }
 
 Napi::Value communicator_abort(const Napi::CallbackInfo& info) {

@@ -8,16 +8,24 @@
 #include <memory>
 
 #include "collective/communicator.h"
+#include "napi/job.h"
 
 namespace spark::napi {
 
-// The communicator of a handle. Throws ERR_ARGUMENT for another value.
-std::shared_ptr<collective::Communicator> communicator_of(const Napi::Value& handle);
+// What the steps of a plan call to work with other ranks. Dies on the JavaScript thread.
+struct PlanCommunicator {
+  // Null for a handle that is undefined. Throws ERR_ARGUMENT for one of something else.
+  static std::shared_ptr<PlanCommunicator> of(const Napi::Value& handle);
 
-// Does `work` on the thread of the communicator's collectives. A promise of undefined; `completion` is kept
-// until it is settled, and dies on the JavaScript thread.
-Napi::Value start_collective(Napi::Env env, const Napi::Value& handle, std::function<void()> work,
-                             std::function<void(Napi::Env)> completion);
+  Napi::ObjectReference handle;
+  std::shared_ptr<collective::Communicator> communicator;
+};
+
+// Does the work of a plan whose steps wait for other ranks on the thread of its communicator: those of Node's
+// pool are fewer than ranks may be. Work that fails ends the communicator, so that the others wait no longer.
+// A promise of `result`, which is kept until then, and dies on the JavaScript thread.
+Napi::Value start_with_ranks(Napi::Env env, const PlanCommunicator& ranks, std::function<void()> work,
+                             JobResult result);
 
 // communicatorLocal({ name, epoch, rank, world, timeoutMs }): a handle.
 Napi::Value communicator_local(const Napi::CallbackInfo& info);

@@ -7,7 +7,14 @@
 
 namespace spark::napi {
 
-CudaPlan::CudaPlan(cuda::Device& device, const Napi::Value& memory, bool graphs) : plan_(device, graphs) {
+CudaPlan::CudaPlan(cuda::Device& device, const Napi::Value& memory, bool graphs,
+                   std::shared_ptr<PlanCommunicator> ranks)
+    : plan_(device, graphs), ranks_(std::move(ranks)) {
+  if (ranks_) sums_ = dynamic_cast<cuda::StreamCommunicator*>(ranks_->communicator.get());
+  if (sums_ && sums_->ordinal() != device.ordinal) {
+    throw Error("ERR_ARGUMENT", message("the plan is for CUDA device ", device.ordinal,
+                                        ", and its communicator has device ", sums_->ordinal()));
+  }
   if (!memory.IsObject()) return;
   const Napi::Object roles = memory.As<Napi::Object>();
   declare(roles.Get("scratch"), Role::kScratch);
@@ -78,21 +85,23 @@ Napi::Value CudaPlan::run(Napi::Env env, Plan& steps, int64_t times, std::shared
   };
   const auto enqueue = [this, &steps, times] {
     plan_.mark_begin();
-    steps.repeat(times, [this, &steps] { plan_.enqueue([&steps] { steps.perform(); }); });
+    const auto pass = [this, &steps] { plan_.enqueue([&steps] { steps.perform(); }); };
+    steps.repeat(times, [this, &pass] { sums_ ? sums_->run(pass) : pass(); });
     plan_.mark_end();
   };
-  if (plan_.has_run() && times == 1) {
+  if (plan_.has_run() && times == 1 && !sums_) {
     enqueue();
     return result(env);
   }
+  const auto work = [this, enqueue] {
+    const cuda::DeviceScope scope(plan_.device());
+    if (!plan_.has_run()) plan_.upload_shared();
+    enqueue();
+  };
+  // The promise of `result` is that of the job; it alone holds the plan meanwhile.
+  if (sums_) return start_with_ranks(env, *ranks_, work, result);
   return start_job(
-      env,
-      [this, enqueue, keep] {
-        const cuda::DeviceScope scope(plan_.device());
-        if (!plan_.has_run()) plan_.upload_shared();
-        enqueue();
-      },
-      {}, result);  // whose promise is that of the job
+      env, [work, keep] { work(); }, {}, result);
 }
 
 double CudaPlan::run_ms() {

@@ -8,8 +8,10 @@
 #include <memory>
 #include <string>
 
+#include "backend/cuda/nccl/nccl.h"
 #include "backend/cuda/runtime/device_plan.h"
 #include "napi/arguments.h"
+#include "napi/collective.h"
 #include "plan/plan.h"
 
 namespace spark::napi {
@@ -18,8 +20,10 @@ namespace spark::napi {
 class CudaPlan {
  public:
   // memory: { scratch, constant, state, shared }, arrays of ArrayBuffers and typed arrays, by
-  // DevicePlan::Role. `graphs`: see cuda::Recording.
-  CudaPlan(cuda::Device& device, const Napi::Value& memory, bool graphs);
+  // DevicePlan::Role. `graphs`: see cuda::Recording. `ranks`: null for a plan of one machine. Throws
+  // ERR_ARGUMENT for ranks of NCCL on another device.
+  CudaPlan(cuda::Device& device, const Napi::Value& memory, bool graphs,
+           std::shared_ptr<PlanCommunicator> ranks);
 
   // Where the operands lie on the device; hand it to Arguments.
   Placement placement();
@@ -29,7 +33,8 @@ class CudaPlan {
 
   // Enqueues the steps so many times between the copies and returns a promise of undefined, settled when the
   // outputs are back. `keep` lives until then, or until the run has failed. The first run, which uploads what
-  // is shared and waits where it measures, and repeated ones are enqueued on a thread of Node's pool.
+  // is shared and waits where it measures, and repeated ones are enqueued on a thread of Node's pool; all
+  // runs with ranks on that of their communicator.
   Napi::Value run(Napi::Env env, Plan& steps, int64_t times, std::shared_ptr<void> keep);
 
   // See DevicePlan.
@@ -53,6 +58,8 @@ class CudaPlan {
 
   std::map<const void*, Napi::Reference<Napi::ArrayBuffer>> buffers_;  // by their first address
   cuda::DevicePlan plan_;
+  std::shared_ptr<PlanCommunicator> ranks_;
+  cuda::StreamCommunicator* sums_ = nullptr;  // of `ranks_`; null where these are not NCCL's
 };
 
 }  // namespace spark::napi

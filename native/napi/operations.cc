@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "backend/cuda/nccl/nccl.h"
 #include "collective/communicator.h"
 #include "core/error.h"
 #include "napi/readers/readers.h"
@@ -35,8 +36,22 @@ const Operation kOperations[] = {
 #include "backend/operations.def"
 };
 
-// A step of plans on the CPU that is no kernel: y[count] = the sums of x over all ranks. y may be x.
+// A step of plans that is no kernel: y[count] = the sums of x over all ranks. y may be x.
 constexpr std::string_view kAllReduce = "allReduce";
+
+// Sums of a plan on a device, which are work of its stream. Ranks compare them in the first run, which is not
+// captured.
+Work enqueued(collective::Communicator* communicator, const float* x, float* y, int64_t count) {
+  auto* const ranks = dynamic_cast<cuda::StreamCommunicator*>(communicator);
+  if (!ranks) {
+    throw Error("ERR_UNSUPPORTED",
+                "a plan on the GPU sums over ranks of kind 'nccl' only: join them so, or use backend 'cpu'");
+  }
+  return [=, is_first = true]() mutable {
+    ranks->enqueue_all_reduce(x, y, static_cast<size_t>(count), is_first);
+    is_first = false;
+  };
+}
 
 Work prepare_all_reduce(Arguments& in) {
   collective::Communicator* communicator = in.communicator();
@@ -48,6 +63,7 @@ Work prepare_all_reduce(Arguments& in) {
   }
   const float* x = in.input<float>("x", count);
   float* y = in.output<float>("y", count);
+  if (in.placed()) return enqueued(communicator, x, y, count);
   return [=] {
     if (y != x) std::copy_n(x, count, y);
     communicator->all_reduce(y, static_cast<size_t>(count));
@@ -68,12 +84,12 @@ const Operation& operation_named(const std::string& name) {
 }  // namespace
 
 Work prepare(const std::string& op, const Backend& backend, Arguments& in) {
-  if (op == kAllReduce && !in.placed()) return prepare_all_reduce(in);
+  if (op == kAllReduce) return prepare_all_reduce(in);
   return operation_named(op).prepare(backend, in);
 }
 
 bool has_operation(const std::string& op, const Backend& backend) {
-  if (op == kAllReduce) return backend.name == std::string_view("cpu");
+  if (op == kAllReduce) return true;
   return operation_named(op).supported(backend);
 }
 

@@ -33,21 +33,6 @@ bool is_brief(const Plan& plan) {
   return plan.last_run() < (runs_elsewhere == 0 ? kBriefRun : kBriefRunBesideOthers);
 }
 
-// Works on a plan whose steps wait for other ranks, on the thread of its communicator: those of Node's pool
-// are fewer than ranks may be. A run that fails ends the communicator, so that the others wait no longer.
-Napi::Value work_with_ranks(Napi::Env env, const PlanHandle& bound, std::function<void()> run) {
-  collective::Communicator* communicator = bound->communicator->communicator.get();
-  const auto work = [run = std::move(run), communicator] {
-    try {
-      run();
-    } catch (const std::exception& error) {
-      communicator->abort(message("rank ", communicator->rank(), " failed: ", error.what()));
-      throw;
-    }
-  };
-  return start_collective(env, bound->communicator->handle.Value(), work, [bound](Napi::Env) {});
-}
-
 // Works on a plan of the CPU: before this returns where `at_once`, in a job otherwise.
 Napi::Value work_on(Napi::Env env, const PlanHandle& bound, bool at_once,
                     const std::function<void(Plan&)>& work) {
@@ -56,7 +41,10 @@ Napi::Value work_on(Napi::Env env, const PlanHandle& bound, bool at_once,
     const ThreadLimit limit(bound->threads);
     work(bound->plan);
   };
-  if (bound->communicator) return work_with_ranks(env, bound, run);
+  if (bound->communicator) {
+    return start_with_ranks(env, *bound->communicator, run,
+                            [bound](Napi::Env env) { return env.Undefined(); });
+  }
   if (at_once && is_brief(bound->plan)) {
     run();
     return env.Undefined();
@@ -105,15 +93,15 @@ void bind_steps(const Napi::Array& steps, const Backend& backend, const Placemen
 Napi::Value plan_create(const Napi::CallbackInfo& info) {
   const Napi::Array steps = info[0].As<Napi::Array>();
   auto bound = std::make_shared<BoundPlan>();
+  bound->communicator = PlanCommunicator::of(info[5]);
   if (info[1].IsNumber()) {
     cuda::Device& device = cuda::Device::get(info[1].ToNumber().Int32Value());
     const cuda::DeviceScope scope(device);
     const bool graphs = info[3].IsUndefined() || info[3].ToBoolean();
-    bound->cuda = std::make_unique<CudaPlan>(device, info[2], graphs);
+    bound->cuda = std::make_unique<CudaPlan>(device, info[2], graphs, bound->communicator);
     bind_steps(steps, cuda::backend(), bound->cuda->placement(), *bound);
   } else {
     bound->threads = info[4].IsNumber() ? info[4].ToNumber().Int32Value() : 0;
-    bound->communicator = PlanCommunicator::of(info[5]);
     const ThreadLimit limit(bound->threads);
     bind_steps(steps, cpu::backend(), {}, *bound);
   }

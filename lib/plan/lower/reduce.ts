@@ -161,9 +161,9 @@ function allReduce(ctx: Lowering): void {
   const { dtype, shape } = ctx.input(0)
   if (dtype !== 'f32') throw ctx.unsupported(`it sums f32, not ${dtype}`)
   if (world === 1) ctx.view(0)
-  else if (backend === 'cpu')
-    ctx.step('allReduce', { count: numel(shape), world, x: ctx.read(0), y: ctx.write() })
-  else throw ctx.unsupported(`${backend} cannot call a communicator of ${world} ranks; the backend cpu can`)
+  else if (backend === 'js')
+    throw ctx.unsupported(`js cannot call a communicator of ${world} ranks; the backends cpu and cuda can`)
+  else ctx.step('allReduce', { count: numel(shape), world, x: ctx.read(0), y: ctx.write() })
 }
 
 /** Lowerings of reductions. */

@@ -12,6 +12,7 @@
 
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/memory.h"
+#include "backend/cuda/runtime/stream.h"
 #include "core/error.h"
 
 namespace spark::cuda {
@@ -57,7 +58,7 @@ class Staging {
   const Pool::Piece piece_;
 };
 
-class NcclCommunicator : public collective::Communicator {
+class NcclCommunicator : public StreamCommunicator {
  public:
   explicit NcclCommunicator(const NcclSeat& seat) : seat_(seat) {}
   ~NcclCommunicator() override {
@@ -97,6 +98,25 @@ class NcclCommunicator : public collective::Communicator {
     meet("allReduce", count, 0);
     pass("allReduce", values, values, count * sizeof(float), count * sizeof(float), [&](char* data) {
       return nccl_->ncclAllReduce(data, data, count, kNcclFloat32, kNcclSum, channels_[0].comm, streams_[0]);
+    });
+  }
+
+  int ordinal() const override { return seat_.ordinal; }
+
+  void run(const std::function<void()>& enqueue) override {
+    const std::lock_guard lock(collective_);
+    throw_if_over();
+    enqueue();
+    await(channels_[0], "the sums of a plan", device_->stream().handle());
+  }
+
+  // run() has the lock.
+  void enqueue_all_reduce(const float* x, float* y, size_t count, bool compares) override {
+    if (compares) meet("allReduce", count, 0);
+    if (count == 0) return;
+    const CUstream stream = device_->stream().handle();
+    issue(channels_[0], "allReduce", [&] {
+      return nccl_->ncclAllReduce(x, y, count, kNcclFloat32, kNcclSum, channels_[0].comm, stream);
     });
   }
 
@@ -251,16 +271,13 @@ class NcclCommunicator : public collective::Communicator {
     });
   }
 
-  // Until the GPU is done; a peer that is gone shows in the channel.
+  // Until the GPU is done. A peer that is gone shows in the channel, also where NCCL's kernels end for that
+  // reason.
   void await(Channel& channel, const char* doing, CUstream stream) {
     poll(doing, [&] {
       const CUresult result = device_->driver.cuStreamQuery(stream);
-      if (result != kNotReady) {
-        device_->check(result, doing);
-        return true;
-      }
-      is_taken(channel, doing);
-      return false;
+      if (result != kNotReady) device_->check(result, doing);
+      return is_taken(channel, doing) && result != kNotReady;
     });
   }
 
@@ -334,7 +351,7 @@ NcclSecret make_nccl_secret() {
   return secret;
 }
 
-std::shared_ptr<collective::Communicator> join_nccl(const NcclSeat& seat) {
+std::shared_ptr<StreamCommunicator> join_nccl(const NcclSeat& seat) {
   return std::make_shared<NcclCommunicator>(seat);
 }
 

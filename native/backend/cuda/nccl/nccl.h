@@ -1,10 +1,11 @@
-// nccl.h: a communicator over NCCL, of arrays in host memory. They pass through pinned memory, which a GPU
-// that shares the host's memory reaches as fast as any other; GB10 has no GPUDirect.
+// nccl.h: a communicator over NCCL. Arrays in host memory pass through pinned memory, which a GPU that shares
+// the host's memory reaches as fast as any other; GB10 has no GPUDirect. Plans sum where their operands lie.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "backend/cuda/nccl/nccl_library.h"
@@ -26,8 +27,24 @@ struct NcclSeat {
   NcclSecret secret;
 };
 
+// Ranks whose sums are work of a stream, so that plans enqueue them and capture them into their graphs.
+class StreamCommunicator : public collective::Communicator {
+ public:
+  // The GPU that this rank has.
+  virtual int ordinal() const = 0;
+
+  // Calls `enqueue`, and waits until the device, which must be current, has passed what it enqueued. Throws
+  // as all_reduce() does; a communicator that has ended enqueues nothing.
+  virtual void run(const std::function<void()>& enqueue) = 0;
+
+  // Enqueues y[count] = the sums of x over all ranks where this thread enqueues work; x and y are memory of
+  // the device and may be the same. Only while run() enqueues. With `compares` the ranks first compare what
+  // they are about to do, which NCCL does not; that waits for them and cannot be captured.
+  virtual void enqueue_all_reduce(const float* x, float* y, size_t count, bool compares) = 0;
+};
+
 // open() throws ERR_UNSUPPORTED without NCCL, ERR_NO_CUDA without the GPU, ERR_CONFLICT where ranks of
 // another epoch come.
-std::shared_ptr<collective::Communicator> join_nccl(const NcclSeat& seat);
+std::shared_ptr<StreamCommunicator> join_nccl(const NcclSeat& seat);
 
 }  // namespace spark::cuda

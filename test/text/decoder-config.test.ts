@@ -57,6 +57,32 @@ t.test('what models differ in', { skip }, async t => {
   t.ok(read('gpt-neox').parallel)
 })
 
+t.test('keys that are missing have the values of transformers', async t => {
+  const { num_key_value_heads: _, rms_norm_eps: __, ...few } = llama
+  const stable = readDecoderConfig({ ...few, num_key_value_heads: 4, model_type: 'stablelm' })
+  t.strictSame(stable.layers[0]?.rotary?.frequencies[0]?.length, 2)
+  t.equal(readDecoderConfig({ ...few, model_type: 'gpt_neox' }).activation, 'gelu')
+  const mixtral = readDecoderConfig({ ...few, num_attention_heads: 8, model_type: 'mixtral' })
+  t.strictSame(mixtral.layers[0]?.rotary?.frequencies[0], plainFrequencies(8, 1e6))
+  t.strictSame([mixtral.epsilon, mixtral.layers[0]?.experts?.count], [1e-5, 8])
+  const gemma = readDecoderConfig({ ...few, model_type: 'gemma2' })
+  t.strictSame([gemma.logitSoftcap, gemma.layers[0]?.softcap, gemma.layers[0]?.window], [30, 50, 4096])
+  const bare = { attn_logit_softcapping: null, final_logit_softcapping: null }
+  const plain = readDecoderConfig({ ...few, ...bare, model_type: 'gemma2' })
+  t.strictSame([plain.logitSoftcap, plain.layers[0]?.softcap], [0, 0], 'null is none')
+})
+
+t.test('windows of layers', async t => {
+  const window = { use_sliding_window: true, sliding_window: 8, num_hidden_layers: 4 }
+  const windows = (config: object): number[] =>
+    readDecoderConfig({ ...llama, ...window, ...config }).layers.map(layer => layer.window)
+  const all = Number.POSITIVE_INFINITY
+  t.strictSame(windows({ model_type: 'smollm3' }), [all, all, all, 8], 'layers without positions')
+  t.strictSame(windows({ model_type: 'qwen2', max_window_layers: 3 }), [all, all, all, 8])
+  const experts = { num_local_experts: 4, num_experts_per_tok: 2 }
+  t.strictSame(windows({ model_type: 'qwen3_moe', max_window_layers: 3, ...experts }), [8, 8, 8, 8])
+})
+
 t.test('GGUF files say what the folders say that they were made of', { skip }, async t => {
   const pairs = { 'llama.F16': 'llama-gqa-llama3rope', 'qwen2.F16': 'qwen2-sharded', 'gpt2.F32': 'gpt2' }
   for (const [file, folder] of Object.entries(pairs)) {
@@ -95,6 +121,12 @@ t.test('refused configurations name the file, the key and the value', async t =>
       { ...llama, rope_scaling: { type: 'longrope', short_factor: [1], long_factor: [1] } },
       /must have 8 numbers above 0/,
     ],
+    [
+      { ...llama, model_type: 'gemma3_text', use_bidirectional_attention: true },
+      /use_bidirectional_attention/,
+    ],
+    [{ ...llama, model_type: 'olmo2', sliding_window: 8 }, /sliding_window of config\.json asks for/],
+    [{ ...llama, model_type: 'stablelm', num_key_value_heads: 4, qk_layernorm: true }, /qk_layernorm/],
     [{ ...llama, hidden_act: 'mish' }, /hidden_act of config\.json is 'mish'/],
     [{ ...llama, partial_rotary_factor: 0.1 }, /1 of 16 elements/],
     [

@@ -51,7 +51,7 @@ export class DecoderWeights extends NamedWeights<LayerPart> {
 
   /** Whether the rows of queries, keys and values in one matrix are those of one head after another: GPT-NeoX. */
   get isSplitByHead(): boolean {
-    return this.prefix === 'gpt_neox.layers.'
+    return this.source.has(`${this.prefix}0.attention.query_key_value.weight`)
   }
 
   /** Matrices of all experts of a layer in one tensor that must be there. */

@@ -1,6 +1,7 @@
 // decoders.ts: the supported decoders, each by what it differs in from llama, read from a config.json.
 import { SparkError } from '../../core/errors.js'
 import type { DecoderConfig, Experts, LayerConfig } from './config.js'
+import { withDefaults } from './config-defaults.js'
 import { ConfigReader } from './config-reader.js'
 import { rotaryOf } from './rotary.js'
 import { activationOf, hasWindow } from './traits.js'
@@ -49,10 +50,14 @@ const gemma = (config: ConfigReader): Partial<Common> => ({
   logitSoftcap: config.number('final_logit_softcapping', 0),
 })
 
-const gemmaAttention = (config: ConfigReader, { headSize }: LayerConfig): Partial<LayerConfig> => ({
-  scale: config.number('query_pre_attn_scalar', headSize) ** -0.5,
-  softcap: config.number('attn_logit_softcapping', 0),
-})
+const gemmaAttention = (config: ConfigReader, { headSize }: LayerConfig): Partial<LayerConfig> => {
+  if (config.flag('use_bidirectional_attention', false))
+    throw unsupportedTrait(config, 'use_bidirectional_attention')
+  return {
+    scale: config.number('query_pre_attn_scalar', headSize) ** -0.5,
+    softcap: config.number('attn_logit_softcapping', 0),
+  }
+}
 
 const qwenWindow = (config: ConfigReader, index: number): Partial<LayerConfig> => {
   if (!config.flag('use_sliding_window', false)) return {}
@@ -74,8 +79,9 @@ const families: Readonly<Record<string, Family>> = {
       const dense = config.has('mlp_only_layers') && config.numbers('mlp_only_layers').includes(index)
       const isSparse = !dense && (index + 1) % config.integer('decoder_sparse_step', 1) === 0
       const normalized = config.flag('norm_topk_prob', false)
-      const experts = isSparse ? usedExperts(config, 'num_experts', 'all', normalized) : {}
-      return { ...qwenWindow(config, index), ...experts }
+      const count = config.has('num_experts') ? 'num_experts' : 'num_local_experts'
+      const experts = isSparse ? usedExperts(config, count, 'all', normalized) : {}
+      return { ...(config.flag('use_sliding_window', false) ? windowed(config) : {}), ...experts }
     },
   },
   gemma2: {
@@ -109,10 +115,18 @@ const families: Readonly<Record<string, Family>> = {
       const hasPositions = config.has('no_rope_layers')
         ? config.numbers('no_rope_layers')[index] !== 0
         : (index + 1) % config.integer('no_rope_layer_interval', 4) !== 0
-      return { hasPositions, ...qwenWindow(config, index) }
+      if (!config.flag('use_sliding_window', false)) return { hasPositions }
+      const isWindowed = hasWindow(config, index, !hasPositions)
+      return { hasPositions, ...(isWindowed ? windowed(config) : {}) }
     },
   },
-  olmo2: { common: () => ({ wholeQkNorm: true }) },
+  olmo2: {
+    common: config => {
+      // That of OLMo 3, in GGUF files.
+      if (config.has('sliding_window')) throw unsupportedTrait(config, 'sliding_window')
+      return { wholeQkNorm: true }
+    },
+  },
   granite: {
     common: config => ({
       embeddingScale: config.number('embedding_multiplier', 1),
@@ -170,10 +184,8 @@ const olderKeys = {
  */
 export function readDecoderConfig(json: unknown, where = 'config.json'): DecoderConfig {
   const outer = new ConfigReader(json, where)
-  const inner = outer.has('text_config')
-    ? { ...(outer.raw('text_config') as object) }
-    : { ...(json as object) }
-  const values = inner as Record<string, unknown>
+  const inner = (outer.has('text_config') ? outer.raw('text_config') : json) as Record<string, unknown>
+  const values = withDefaults(inner)
   for (const [key, older] of Object.entries(olderKeys)) values[key] ??= values[older]
   const config = new ConfigReader(values, where)
   const type = config.text('model_type')

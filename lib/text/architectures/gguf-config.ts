@@ -53,6 +53,9 @@ const numberKeys = {
   logits_scaling: 'logit_scale',
 } as const
 
+/** What llama.cpp takes for keys of gemma2 that a file lacks. */
+const gemma2Defaults = { sliding_window: 4096, attn_logit_softcapping: 50, final_logit_softcapping: 30 }
+
 /** Keys of `rope_scaling`. */
 const scalingKeys = {
   factor: 'rope.scaling.factor',
@@ -79,7 +82,11 @@ export async function configOfGguf(file: GgufFile): Promise<Record<string, unkno
   const rotated = number('rope.dimension_count')
   const headSize = number('attention.key_length') ?? headSizeOf(values)
   const divisors = file.tensors.get('rope_freqs.weight')
-  const parallel = file.flag(`${architecture}.use_parallel_residual`)
+  // Converters write true for models of stablelm that do not say it; llama.cpp looks for the second normalization.
+  const parallel =
+    architecture === 'stablelm'
+      ? !file.tensors.has('blk.0.ffn_norm.weight')
+      : file.flag(`${architecture}.use_parallel_residual`)
   return {
     ...values,
     model_type: isMixtral ? 'mixtral' : type,
@@ -92,21 +99,26 @@ export async function configOfGguf(file: GgufFile): Promise<Record<string, unkno
     norm_topk_prob: true,
     use_parallel_residual: parallel,
     ...(architecture === 'gemma3' ? { rope_local_base_freq: number('rope.freq_base_swa') ?? 10_000 } : {}),
-    ...(scaledByHidden[architecture] === values.num_hidden_layers
-      ? { query_pre_attn_scalar: headSizeOf(values) }
-      : {}),
+    ...(architecture === 'gemma2' ? orElse(values, gemma2Defaults) : {}),
+    // Keys without a value keep the defaults of a config.json away.
+    rotary_pct: undefined,
+    query_pre_attn_scalar:
+      scaledByHidden[architecture] === values.num_hidden_layers ? headSizeOf(values) : undefined,
   }
 }
 
 const headSizeOf = ({ hidden_size: hidden, num_attention_heads: heads }: Record<string, unknown>): number =>
   (hidden as number) / (heads as number)
 
+const orElse = (values: Record<string, unknown>, defaults: Readonly<Record<string, number>>): object =>
+  Object.fromEntries(Object.entries(defaults).map(([key, value]) => [key, values[key] ?? value]))
+
+/** The numbers that a file has; undefined for keys that it lacks. */
 function numbersOf(
   number: (key: string) => number | undefined,
   keys: Readonly<Record<string, string>>,
 ): Record<string, unknown> {
-  const found = Object.entries(keys).map(([key, own]) => [key, number(own)] as const)
-  return Object.fromEntries(found.filter(([, value]) => value !== undefined))
+  return Object.fromEntries(Object.entries(keys).map(([key, own]) => [key, number(own)]))
 }
 
 async function scalingOf(file: GgufFile, architecture: string): Promise<Record<string, unknown>> {

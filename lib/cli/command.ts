@@ -16,7 +16,10 @@ export function withTerm(command: Command, term: string): Command {
 export const helpStyle = {
   subcommandTerm: (command: Command): string => termOf.get(command) ?? Help.prototype.subcommandTerm(command),
   optionDescription(option: Option): string {
-    const text = Help.prototype.optionDescription(option)
+    const { defaultValue } = option
+    const isEmptyList = Array.isArray(defaultValue) && defaultValue.length === 0
+    const shown: Option = isEmptyList ? Object.create(option, { defaultValue: { value: undefined } }) : option
+    const text = Help.prototype.optionDescription(shown)
     return option.mandatory ? `${text} (required)` : text
   },
 }

@@ -52,6 +52,14 @@ t.test('help, version, wrong usage', async t => {
 const wordsOf = (line: string): string[] =>
   (line.match(/'[^']*'|\S+/g) ?? []).map(word => word.replace(/^'(.*)'$/, '$1'))
 
+t.test('no help shows an empty list as a default', async t => {
+  const visit = (command: Command): void => {
+    t.notMatch(command.helpInformation(), 'default: []', command.name())
+    command.commands.forEach(visit)
+  }
+  visit(await createProgram())
+})
+
 t.test('every command has examples that it takes', async t => {
   const visit = async (command: Command): Promise<void> => {
     for (const inner of command.commands) await visit(inner)

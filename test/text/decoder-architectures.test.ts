@@ -12,6 +12,7 @@ import {
   randomDecoder,
 } from '../fixtures/text/decoder-reference.js'
 import { DecoderRows, distance } from '../fixtures/text/decoder-rows.js'
+import type { Tensors } from '../fixtures/text/encoder-reference.js'
 import { dataPath, noLanguageData, readJson } from '../fixtures/text/golden-data.js'
 
 const variants: Readonly<Record<string, ReferenceConfig>> = {
@@ -61,22 +62,30 @@ const folders = ['gpt-neox', 'gpt-oss', 'mixtral', 'olmo2', 'phi3-longrope', 'qw
 
 interface Golden {
   readonly prompts: readonly { readonly input_ids: number[] }[]
-  readonly tolerance: { readonly logits_abs: number }
+  readonly tolerance: { readonly logits_abs: number; readonly hidden_abs: number }
+}
+
+/** A golden folder: its configuration, weights in f32, prompts and what they give. */
+async function readGolden(name: string) {
+  const inFolder = (file: string): string => dataPath('lm-golden', 'models', name, file)
+  const weights = await readSafetensors(inFolder('model.safetensors'))
+  const tensors: Tensors = new Map(
+    [...weights.tensors].map(([key, { data, dtype: stored, shape }]) => [
+      key,
+      { shape, data: Tensor.from(data, { dtype: stored.toLowerCase() as 'f32', shape }).toFloat32() },
+    ]),
+  )
+  return {
+    config: readJson<Record<string, unknown>>('lm-golden', 'models', name, 'config.json'),
+    tensors,
+    golden: readJson<Golden>('lm-golden', 'models', name, 'golden.json'),
+    expected: await readSafetensors(inFolder('golden.safetensors')),
+  }
 }
 
 for (const name of folders)
   t.test(`${name} as a GGUF file`, { skip: noLanguageData }, async t => {
-    const inFolder = (file: string): string => dataPath('lm-golden', 'models', name, file)
-    const golden = readJson<Golden>('lm-golden', 'models', name, 'golden.json')
-    const expected = await readSafetensors(inFolder('golden.safetensors'))
-    const weights = await readSafetensors(inFolder('model.safetensors'))
-    const tensors = new Map(
-      [...weights.tensors].map(([key, { data, dtype: stored, shape }]) => [
-        key,
-        { shape, data: Tensor.from(data, { dtype: stored.toLowerCase() as 'f32', shape }).toFloat32() },
-      ]),
-    )
-    const config = readJson<Record<string, unknown>>('lm-golden', 'models', name, 'config.json')
+    const { config, tensors, golden, expected } = await readGolden(name)
     const file = await writeDecoderGguf(path.join(t.testdir(), 'model.gguf'), config, tensors)
     const model = await DecoderRows.open(file)
     for (const [i, { input_ids: ids }] of golden.prompts.entries()) {
@@ -84,6 +93,54 @@ for (const name of folders)
       const last = rows.subarray(rows.length - rows.length / ids.length)
       const wanted = expected.tensors.get(`p${i}.last_logits`)!.data as Float32Array
       t.ok(distance(last, wanted) <= golden.tolerance.logits_abs, `p${i}: ${distance(last, wanted)}`)
+    }
+    await model.close()
+  })
+
+/** Golden folders under other names of tensors: bases without a head, and text models inside of models of images. */
+const renamed: readonly {
+  readonly is: string
+  readonly name: string
+  readonly rename: (name: string) => string
+  readonly isInner?: boolean
+}[] = [
+  { is: 'a base of GPT-NeoX', name: 'gpt-neox', rename: name => name.replace(/^gpt_neox\./, '') },
+  { is: 'a base of llama', name: 'llama-tied-linear', rename: name => name.replace(/^model\./, '') },
+  {
+    is: 'gemma3 with images',
+    name: 'gemma3',
+    rename: name => name.replace(/^model\./, 'model.language_model.'),
+    isInner: true,
+  },
+  {
+    is: 'gemma3 with images, older names',
+    name: 'gemma3',
+    rename: name => `language_model.${name}`,
+    isInner: true,
+  },
+]
+
+for (const { is, name, rename, isInner } of renamed)
+  t.test(is, { skip: noLanguageData }, async t => {
+    const { config, tensors, golden, expected } = await readGolden(name)
+    const images: Tensors = new Map(
+      ['vision_tower.x.weight', 'model.multi_modal_projector.x.weight'].map(key => [
+        key,
+        { shape: [2, 2], data: new Float32Array(4) },
+      ]),
+    )
+    const weights: Tensors = new Map(
+      [...tensors]
+        .filter(([key]) => key !== 'embed_out.weight')
+        .map(([key, tensor]) => [rename(key), tensor]),
+    )
+    const outer = { model_type: 'gemma3', text_config: config, vision_config: {} }
+    const all: Tensors = isInner ? new Map([...weights, ...images]) : weights
+    const model = await DecoderRows.open(writeDecoderFolder(t.testdir(), isInner ? outer : config, all))
+    for (const [i, { input_ids: ids }] of golden.prompts.entries()) {
+      const wanted = expected.tensors.get(`p${i}.last_hidden_state`)!.data as Float32Array
+      const error = distance(await model.rows(ids, 'hidden'), wanted)
+      t.ok(error <= golden.tolerance.hidden_abs, `p${i}: ${error}`)
     }
     await model.close()
   })

@@ -74,6 +74,9 @@ export const expertNames = [
   ['block_sparse_moe.experts.{}.w1', 'block_sparse_moe.experts.{}.w3', 'block_sparse_moe.experts.{}.w2'],
 ] as const
 
-/** Tensors that files have and that say nothing new: masks, numbers of positions, frequencies that the configuration gives, quantizers' notes. */
+/**
+ * Tensors that files have and that texts do not need: masks, numbers of positions, frequencies that the configuration gives, quantizers'
+ * notes, and what models of images and text have for images.
+ */
 export const unusedNames =
-  /(^|\.)(embeddings\.(position|token_type)_ids|rotary_emb\.inv_freq|attn\.(bias|masked_bias)|attention\.(bias|masked_bias)|rope_freqs\.weight|rope_factors_(long|short)\.weight|[kv]_scale|input_scale)$/
+  /(^|\.)(embeddings\.(position|token_type)_ids|rotary_emb\.inv_freq|attn\.(bias|masked_bias)|attention\.(bias|masked_bias)|rope_freqs\.weight|rope_factors_(long|short)\.weight|[kv]_scale|input_scale)$|^(model\.)?(vision_tower|multi_modal_projector)\./

@@ -112,6 +112,14 @@ t.test('other sizes are not compiled again', async t => {
   }
 })
 
+t.test('keys that are missing have the values of transformers', t => {
+  const { global_rope_theta: _, local_rope_theta: __, ...modernbert } = encoderConfigs.modernbert
+  t.strictSame(readEncoderConfig(modernbert), readEncoderConfig(encoderConfigs.modernbert))
+  const { layer_norm_eps: ___, ...roberta } = encoderConfigs.roberta
+  t.equal(readEncoderConfig(roberta).epsilon, 1e-12)
+  t.end()
+})
+
 t.test('golden encoders', { skip: noLanguageData }, async t => {
   for (const name of foldersOf('lm-golden', 'embeddings')) {
     const folder = dataPath('lm-golden', 'embeddings', name)

@@ -1,4 +1,4 @@
-// config-defaults.ts: what transformers takes for keys that a config.json lacks, where that differs from what all decoders take.
+// config-defaults.ts: what transformers takes for keys that a config.json lacks, where that differs from what all models take.
 
 const gemma = { num_key_value_heads: 4, head_dim: 256, query_pre_attn_scalar: 256, sliding_window: 4096 }
 const qwen = { num_key_value_heads: 32, max_window_layers: 28, sliding_window: 4096 }
@@ -32,6 +32,7 @@ const defaults: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
     rms_norm_eps: 1e-5,
     rope_theta: 150_000,
   },
+  modernbert: { global_rope_theta: 160_000, local_rope_theta: 10_000 },
 }
 
 /** The values of a configuration with those that its type has by default. A key whose value is null or undefined keeps it. */

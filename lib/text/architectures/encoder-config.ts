@@ -1,6 +1,7 @@
 // encoder-config.ts: the supported encoders, each by what it differs in from bert, read from a config.json.
 import { SparkError } from '../../core/errors.js'
 import type { FeedForwardActivation, NormTraits, Rotary } from './config.js'
+import { withDefaults } from './config-defaults.js'
 import { ConfigReader } from './config-reader.js'
 import { rotaryOf } from './rotary.js'
 import { activationOf, hasWindow } from './traits.js'
@@ -52,7 +53,6 @@ const roberta: Family = {
     return {
       firstPosition,
       contextLength: config.integer('max_position_embeddings') - firstPosition,
-      epsilon: config.number('layer_norm_eps', 1e-5),
     }
   },
 }
@@ -113,7 +113,7 @@ export function readEncoderConfig(json: unknown, where = 'config.json'): Encoder
     const message = `${where} is that of a model of type '${type}'; supported encoders are ${list}`
     throw new SparkError('ERR_UNSUPPORTED', message)
   }
-  const values = { ...(json as Record<string, unknown>) }
+  const values = withDefaults(json as Record<string, unknown>)
   for (const [key, own] of Object.entries(family.keys ?? {})) values[key] ??= values[own]
   const config = new ConfigReader(values, where)
   expectSupported(config)

@@ -8,6 +8,7 @@ import { fuseAttention, joinAttentionHeads } from './fuse/attention.js'
 import { fuseBatchNorm, fuseChannels } from './fuse/channels.js'
 import { fuseActivation, fuseAdd, fuseLinear } from './fuse/layers.js'
 import { fuseNormalization, fuseNormalizationBias } from './fuse/norms.js'
+import { fusePadding } from './fuse/padding.js'
 import { fuse, GraphView, type Match } from './fuse/pattern.js'
 import { fuseSquare } from './fuse/powers.js'
 import { fuseLookup, fuseQuantizedLayer } from './fuse/quantized.js'
@@ -32,6 +33,7 @@ const fusions: readonly (readonly [string, Match])[] = [
   ['normalization bias', fuseNormalizationBias],
   ['attention', fuseAttention],
   ['attention heads', joinAttentionHeads],
+  ['padding', fusePadding],
   ['batch normalization', fuseBatchNorm],
   ['channels', fuseChannels],
   ['quantized layer', fuseQuantizedLayer],

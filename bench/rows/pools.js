@@ -1,4 +1,5 @@
-// pools.js: largest elements and means of windows on shapes of convolutional nets, beside ONNX Runtime's operators.
+// pools.js: largest elements and means of windows, and means of whole images, on shapes of convolutional nets, beside ONNX
+// Runtime's operators.
 import { openKernels } from 'dgx-spark/kernels'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
@@ -14,6 +15,13 @@ const shapes = /** @type {const} */ ([
   [192, 28, 3, 1],
   [1024, 14, 3, 1],
   [128, 56, 2, 2],
+])
+
+/** Planes, and the size of the image of a global pool. */
+const globals = /** @type {const} */ ([
+  [48, 56],
+  [672, 14],
+  [960, 7],
 ])
 
 /** @param {Kernels} kernels @param {Peer | null} peer @returns {AsyncGenerator<Case>} */
@@ -54,6 +62,38 @@ export async function* pools(kernels, peer) {
         },
         ...(run && peer && { peer: { name: peer.name, run: () => run(x) } }),
       }
+    }
+  }
+  yield* globalPools(kernels, peer, operands, plain)
+}
+
+/** @param {Kernels} kernels @param {Peer | null} peer @param {Operands} operands @param {Kernels} plain @returns {AsyncGenerator<Case>} */
+async function* globalPools(kernels, peer, operands, plain) {
+  for (const [planes, size] of globals) {
+    const x = await operands.put(uniform(planes * size ** 2, 1))
+    const y = await operands.put(new Float32Array(planes))
+    const rows = { shape: [planes], strides: [size ** 2], reduced: [size ** 2], reducedStrides: [1] }
+    const args = /** @type {const} */ ({ ...rows, fn: 'mean', dtype: 'f32' })
+    const run = await peer?.operator({
+      type: 'GlobalAveragePool',
+      inputs: { x: [1, planes, size, size] },
+      outputs: { y: [1, planes, 1, 1] },
+      attributes: {},
+    })
+    yield {
+      name: 'global average pool',
+      shape: `${planes}x${size}x${size}`,
+      dtype: 'f32',
+      elements: x.length,
+      bytes: x.byteLength,
+      run: () => kernels.run('reduce', { ...args, x, y }),
+      check: async () => {
+        const expected = new Float32Array(y.length)
+        await plain.run('reduce', { ...args, x, y: expected })
+        expectClose(y, expected)
+        if (run) expectClose(y, await run(x))
+      },
+      ...(run && peer && { peer: { name: peer.name, run: () => run(x) } }),
     }
   }
 }

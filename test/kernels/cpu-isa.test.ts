@@ -43,6 +43,7 @@ t.test('each instruction set passes the kernel tests', async t => {
         'winograd',
         'attention',
         'normalizations',
+        'reductions',
         'recurrent',
         'dora',
         'dora-merge',

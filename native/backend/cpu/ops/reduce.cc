@@ -5,6 +5,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/elements.h"
 #include "backend/cpu/grain.h"
+#include "backend/cpu/simd/cpu_kernels.h"
 #include "backend/cpu/strided.h"
 #include "core/error.h"
 
@@ -15,27 +16,37 @@ namespace {
 template <typename V>
 using Sum = std::conditional_t<std::is_floating_point_v<V>, double, V>;
 
-// Folds the elements of x at the indices of `reduced`, in row-major order.
-template <typename V, typename Fold>
-Sum<V> fold(const ReduceArgs& args, int64_t offset, Sum<V> start, const Fold& step) {
+// Folds the elements of x at the indices of `reduced`, in row-major order: runs of them along the last axis.
+template <typename V, typename FoldRun>
+Sum<V> fold_runs(const ReduceArgs& args, int64_t offset, Sum<V> start, const FoldRun& fold_run) {
   const Axes& axes = args.reduced;
   const int64_t size = axes.count == 0 ? 1 : axes.size[axes.count - 1];
   const int64_t stride = axes.count == 0 ? 0 : args.reduced_strides.step[axes.count - 1];
-  const int64_t rows = size == 0 ? 0 : numel(axes) / size;
-  Axes outer = axes;
-  outer.count = axes.count == 0 ? 0 : axes.count - 1;
-  Cursor<1> cursor(outer, {&args.reduced_strides}, 0);
-  Sum<V> value = start;
   V buffer[kRun];
-  for (int64_t row = 0; row < rows; ++row, cursor.next()) {
+  const auto fold_row = [&](Sum<V> value, int64_t from) {
     for (int64_t at = 0; at < size; at += kRun) {
       const int64_t count = std::min(kRun, size - at);
-      const V* x =
-          numbers(args.dtype, args.x, offset + cursor.offset[0] + at * stride, stride, count, buffer);
-      for (int64_t i = 0; i < count; ++i) value = step(value, static_cast<Sum<V>>(x[i]));
+      value = fold_run(value, numbers(args.dtype, args.x, from + at * stride, stride, count, buffer), count);
     }
-  }
+    return value;
+  };
+  if (axes.count <= 1) return fold_row(start, offset);
+  Axes outer = axes;
+  outer.count = axes.count - 1;
+  Cursor<1> cursor(outer, {&args.reduced_strides}, 0);
+  Sum<V> value = start;
+  const int64_t rows = size == 0 ? 0 : numel(axes) / size;
+  for (int64_t row = 0; row < rows; ++row, cursor.next()) value = fold_row(value, offset + cursor.offset[0]);
   return value;
+}
+
+template <typename V>
+Sum<V> sum(const ReduceArgs& args, int64_t offset) {
+  return fold_runs<V>(args, offset, 0, [](Sum<V> sum, const V* x, int64_t count) {
+    if constexpr (std::is_same_v<V, float>) return sum + kernels().rows.double_sum(x, count);
+    for (int64_t i = 0; i < count; ++i) sum = wrap_add(sum, static_cast<Sum<V>>(x[i]));
+    return sum;
+  });
 }
 
 template <typename V>
@@ -47,13 +58,17 @@ Sum<V> mean(Sum<V> sum, int64_t count) {
 template <typename V>
 V reduce_one(const ReduceArgs& args, int64_t offset) {
   using S = Sum<V>;
-  const auto over = [&](S start, auto step) { return fold<V>(args, offset, start, step); };
+  const auto over = [&](S start, auto step) {
+    return fold_runs<V>(args, offset, start, [&](S value, const V* x, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) value = step(value, static_cast<S>(x[i]));
+      return value;
+    });
+  };
   switch (args.fn) {
     case ReduceFn::kSum:
-      return static_cast<V>(over(0, [](S sum, S x) { return wrap_add(sum, x); }));
+      return static_cast<V>(sum<V>(args, offset));
     case ReduceFn::kMean:
-      return static_cast<V>(
-          mean<V>(over(0, [](S sum, S x) { return wrap_add(sum, x); }), numel(args.reduced)));
+      return static_cast<V>(mean<V>(sum<V>(args, offset), numel(args.reduced)));
     case ReduceFn::kMax:
       return static_cast<V>(
           over(static_cast<S>(least_number<V>(args.dtype)), [](S most, S x) { return greater_of(x, most); }));

@@ -17,6 +17,8 @@ struct RowKernels {
   float (*sum)(const float* x, int64_t count);
   float (*square_sum)(const float* x, int64_t count, float mean);
   float (*dot)(const float* x, const float* y, int64_t count);
+  // Σ x[i] in f64: whole vectors of 16 in as many lanes, which are added in pairs; then the elements behind.
+  double (*double_sum)(const float* x, int64_t count);
   // y[i] = x[i] · factor + shift
   void (*affine)(const float* x, int64_t count, float factor, float shift, float* y);
   // y[i] = (x[i] − mean) · factor · scale[i] + bias[i]; null: 1 and 0

@@ -107,6 +107,32 @@ float dot(const float* x, const float* y, int64_t count) {
   return add_lanes(total);
 }
 
+double double_sum(const float* x, int64_t count) {
+  constexpr int64_t kDoubles = vec::kWidth / 2, kParts = kLanes / kDoubles;
+  using Part = double __attribute__((vector_size(kDoubles * 8)));
+  using Singles = float __attribute__((vector_size(kDoubles * 4)));
+  Part total[kParts] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+#pragma GCC unroll 8
+    for (int64_t part = 0; part < kParts; ++part) {
+      Singles values;
+      __builtin_memcpy(&values, x + i + part * kDoubles, sizeof(values));
+      total[part] += __builtin_convertvector(values, Part);
+    }
+  }
+  double lanes[kLanes];
+  __builtin_memcpy(lanes, total, sizeof(lanes));
+#pragma GCC unroll 4
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+    for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  double sum = lanes[0];
+  for (; i < count; ++i) sum += x[i];
+  return sum;
+}
+
 void affine(const float* x, int64_t count, float factor, float shift, float* y) {
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) store(y + i, load(x + i) * factor + shift, kLanes);
@@ -157,6 +183,7 @@ constexpr RowKernels kKernels = {
     .sum = sum,
     .square_sum = square_sum,
     .dot = dot,
+    .double_sum = double_sum,
     .affine = affine,
     .normalize = normalize,
     .gradient_sums = gradient_sums,

@@ -1,0 +1,54 @@
+// Sums and means of f32: their order is the same on every instruction set (docs/numerics.md, section 9).
+import t from 'tap'
+import { openKernels } from '#lib/kernels/open.js'
+import { loadAddon } from '#lib/native.js'
+import { randomGenerator } from '../fixtures/values/random.js'
+
+const skip = loadAddon().addon ? false : 'the addon does not load'
+const lanes = 16
+const runLength = 512
+
+/** Whole vectors of 16 in as many lanes, which are added in pairs; then the elements behind. */
+function sumOfRun(run: Float32Array): number {
+  const whole = run.length - (run.length % lanes)
+  const sums = new Float64Array(lanes)
+  for (let i = 0; i < whole; i++) sums[i % lanes]! += run[i]!
+  for (let half = lanes / 2; half >= 1; half /= 2)
+    for (let lane = 0; lane < half; lane++) sums[lane]! += sums[lane + half]!
+  return run.subarray(whole).reduce((sum, element) => sum + element, sums[0]!)
+}
+
+function sumOf(row: Float32Array): number {
+  let sum = 0
+  for (let at = 0; at < row.length; at += runLength) sum += sumOfRun(row.subarray(at, at + runLength))
+  return sum
+}
+
+t.test('sums and means of rows', { skip }, async t => {
+  const kernels = await openKernels({ backend: 'cpu' })
+  const random = randomGenerator(11)
+  for (const size of [1, 7, 15, 16, 17, 49, 196, 511, 512, 513, 1000, 3136]) {
+    const rows = 37
+    // Of very different magnitudes, so that another order gives other bits.
+    const x = Float32Array.from({ length: rows * size }, () => (random() - 0.5) * 10 ** (12 * random() - 6))
+    for (const fn of ['sum', 'mean'] as const) {
+      const y = new Float32Array(rows)
+      const args = {
+        fn,
+        dtype: 'f32',
+        shape: [rows],
+        strides: [size],
+        reduced: [size],
+        reducedStrides: [1],
+        x,
+        y,
+      } as const
+      await kernels.run('reduce', args)
+      const expected = Float32Array.from({ length: rows }, (_, row) => {
+        const sum = sumOf(x.subarray(row * size, (row + 1) * size))
+        return fn === 'sum' ? sum : sum / size
+      })
+      t.strictSame(y, expected, `${fn} of ${size}`)
+    }
+  }
+})

@@ -6,11 +6,11 @@ import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/gra
 import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { openKernels } from '#lib/kernels/open.js'
 import { Plan } from '#lib/plan/plan.js'
-import { backends } from '../../fixtures/backends.js'
-import { close } from '../../fixtures/close.js'
-import { operators, sameOptimized } from '../../fixtures/models/optimized.js'
-import { typed } from '../../fixtures/one-node.js'
-import { randomFeeds, runOnnxRuntime } from '../../fixtures/onnx-runtime.js'
+import { backends } from '../../../fixtures/backends.js'
+import { close } from '../../../fixtures/close.js'
+import { operators, sameOptimized } from '../../../fixtures/models/optimized.js'
+import { typed } from '../../../fixtures/one-node.js'
+import { randomFeeds, runOnnxRuntime } from '../../../fixtures/onnx-runtime.js'
 
 const perm = (...axes: number[]) => ({ attributes: { perm: ints(axes) } })
 const lower = Array.from({ length: 25 }, (_, i) => (i % 5 <= Math.floor(i / 5) ? 1 : 0))

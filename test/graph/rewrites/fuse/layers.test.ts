@@ -4,8 +4,8 @@ import { numel } from '#lib/core/shape.js'
 import { float, int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
-import { operators, sameOptimized } from '../../fixtures/models/optimized.js'
-import { randomGenerator } from '../../fixtures/values/random.js'
+import { operators, sameOptimized } from '../../../fixtures/models/optimized.js'
+import { randomGenerator } from '../../../fixtures/values/random.js'
 
 const random = randomGenerator(11)
 const constant = (shape: readonly number[], least = -1): Constant =>

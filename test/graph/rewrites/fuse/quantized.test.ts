@@ -9,12 +9,12 @@ import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { openKernels } from '#lib/kernels/open.js'
 import { compile } from '#lib/plan/compile.js'
 import { Plan } from '#lib/plan/plan.js'
-import { backends } from '../../fixtures/backends.js'
-import { close, maxAbs } from '../../fixtures/close.js'
-import { operators } from '../../fixtures/models/optimized.js'
-import { typed } from '../../fixtures/one-node.js'
-import { randomFeeds, runOnnxRuntime } from '../../fixtures/onnx-runtime.js'
-import { randomGenerator } from '../../fixtures/values/random.js'
+import { backends } from '../../../fixtures/backends.js'
+import { close, maxAbs } from '../../../fixtures/close.js'
+import { operators } from '../../../fixtures/models/optimized.js'
+import { typed } from '../../../fixtures/one-node.js'
+import { randomFeeds, runOnnxRuntime } from '../../../fixtures/onnx-runtime.js'
+import { randomGenerator } from '../../../fixtures/values/random.js'
 
 const random = randomGenerator(3)
 const numel = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1)

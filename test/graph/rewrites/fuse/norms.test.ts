@@ -5,7 +5,7 @@ import { int } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { onnxNumbers } from '#lib/graph/element-types.js'
 import { type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
-import { operators, sameOptimized } from '../../fixtures/models/optimized.js'
+import { operators, sameOptimized } from '../../../fixtures/models/optimized.js'
 
 const graphOf = (nodes: readonly Node[]): Graph =>
   makeGraph({

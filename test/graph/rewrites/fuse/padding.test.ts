@@ -5,8 +5,8 @@ import { numel } from '#lib/core/shape.js'
 import { int, ints, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Attributes, type Graph, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
-import { operators, sameOptimized } from '../../fixtures/models/optimized.js'
-import { randomGenerator, uniform } from '../../fixtures/values/random.js'
+import { operators, sameOptimized } from '../../../fixtures/models/optimized.js'
+import { randomGenerator, uniform } from '../../../fixtures/values/random.js'
 
 const weight = [5, 3, 3, 3]
 const constants = new Map([

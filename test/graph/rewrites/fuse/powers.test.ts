@@ -2,7 +2,7 @@
 import t from 'tap'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
-import { operators, sameOptimized } from '../../fixtures/models/optimized.js'
+import { operators, sameOptimized } from '../../../fixtures/models/optimized.js'
 
 const power = (exponent: Constant): Graph =>
   makeGraph({

@@ -70,6 +70,8 @@ const named: readonly (readonly [readonly string[], PreTokenizer])[] = [
   [['gpt-4o', 'llama4', 'minimax-m2'], { patterns: [o200k('\\p{N}{1,3}', `${contractions}?`)] }],
   [['tekken'], { patterns: [o200k('\\p{N}', '')], ignoreMerges: true, addBos: true }],
   [['deepseek-v3', 'hunyuan-dense', 'joyai-llm'], { patterns: deepseek }],
+  // Files that name none, from before the middle of 2024.
+  [['default'], { patterns: ['[\\p{P}$+<=>^~|]+', gpt2, '\\p{N}+', '[0-9][0-9][0-9]'] }],
 ]
 
 /** Pre-tokenizers by name. */

@@ -63,6 +63,15 @@ const tiny = (changes: Record<string, unknown>): Map<string, unknown> => {
   return new Map(Object.entries(keys).map(([key, value]) => [`tokenizer.ggml.${key}`, value]))
 }
 
+t.test('files that name no pre-tokenizer', async t => {
+  const metadata = tiny({ tokens: ['a', 'b', '!', '!!', '1', '11', '111', '<s>', '</s>'] })
+  for (const key of ['tokenizer.ggml.pre', 'tokenizer.ggml.token_type']) metadata.delete(key)
+  metadata.set('tokenizer.ggml.merges', ['! !', '1 1', '11 1'])
+  const tokenizer = await TextTokenizer.fromGguf(metadata)
+  // Punctuation is apart from all else, and digits are taken by three.
+  t.same(tokenizer.encode('a!!b1111', { addSpecialTokens: false }), [0, 3, 1, 6, 4])
+})
+
 t.test('control tokens around a text', async t => {
   const ids = async (changes: Record<string, unknown>): Promise<number[]> =>
     (await TextTokenizer.fromGguf(tiny(changes))).encode('ab')

@@ -23,7 +23,7 @@ namespace {
 
 // A plan whose last run took less may run on the JavaScript thread: the way to another thread and back takes
 // some tens of microseconds.
-constexpr std::chrono::microseconds kBriefRun{5000};
+constexpr std::chrono::microseconds kBriefRun{6000};
 // The same beside runs on other threads, which leave it few workers or none.
 constexpr std::chrono::microseconds kBriefRunBesideOthers{500};
 

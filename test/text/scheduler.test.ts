@@ -212,6 +212,24 @@ t.test('a batch beside others loses the cache, or fails', async t => {
   }
 })
 
+t.test('after a batch that failed no block is known, and the cache is begun anew', async t => {
+  let [fails, resets] = [false, 0]
+  const model = fakeModel()
+  const run: RunBatch = async (...args) => {
+    if (fails) throw new Error('the device is lost')
+    return model(...args)
+  }
+  const scheduler = new Scheduler(run, limits, async () => void resets++)
+  const known = () => scheduler.withBlocksOf(prompt(13, 1), false, async blocks => blocks.length)
+  await scheduler.submit(request(prompt(13, 1), 1))
+  t.equal(await known(), 3)
+  fails = true
+  await t.rejects(scheduler.submit(request([1], 1)), { message: 'the device is lost' })
+  t.equal(await known(), 0)
+  await scheduler.close()
+  t.equal(resets, 1)
+})
+
 t.test('blocks that are read or written during a trim are not known after it', async t => {
   const seen: Batch[] = []
   const scheduler = new Scheduler(fakeModel(seen), limits)

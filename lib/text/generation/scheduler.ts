@@ -113,7 +113,7 @@ export class Scheduler {
     read: (blocks: readonly number[]) => Promise<T>,
   ): Promise<T> {
     this.#expectOpen()
-    const { blocks } = this.#pool.findAll(firstParent(isLong), ids)
+    const { blocks } = this.#knownBlocks(ids, isLong)
     try {
       return await read(blocks)
     } finally {
@@ -134,7 +134,7 @@ export class Scheduler {
   ): Promise<number> {
     this.#expectOpen()
     const [pool, size, resets] = [this.#pool, this.#limits.blockSize, this.#resets]
-    let { blocks, serial } = pool.findAll(firstParent(isLong), tokens)
+    let { blocks, serial } = this.#knownBlocks(tokens, isLong)
     const first = blocks.length
     try {
       while ((blocks.length + 1) * size <= tokens.length && pool.free > 0) blocks.push(pool.take()!)
@@ -147,6 +147,12 @@ export class Scheduler {
     } finally {
       for (const block of blocks) pool.release(block)
     }
+  }
+
+  /** The blocks that tokens begin with: none while what the cache has in it is not known. */
+  #knownBlocks(tokens: readonly number[], isLong: boolean): { blocks: number[]; serial: number } {
+    const parent = firstParent(isLong)
+    return this.#isCacheLost ? { blocks: [], serial: parent } : this.#pool.findAll(parent, tokens)
   }
 
   /** Ends all requests with ERR_DISPOSED. */
@@ -180,7 +186,7 @@ export class Scheduler {
     await undefined
     const pacer = new Pacer()
     const steps = new Set<Promise<void>>()
-    while (this.active > 0) {
+    while (this.active > 0 || this.#isCacheLost) {
       // Steps of small models do not leave the JavaScript thread.
       await pacer.pause()
       if (this.#isCacheLost) {

@@ -46,18 +46,19 @@ export const tellEvents =
 /**
  * Asks the node that runs on this machine to put a model on the cluster.
  * @param folder - of the node
- * @throws SparkError ERR_IO where it does not run or serves no programs; what it throws
+ * @throws SparkError ERR_IO where it does not run or serves no programs; what it throws; the reason of the signal
  */
 export async function askOwnNode(
   folder: string,
   words: Message['words'],
   onEvent: (event: PipelineEvent) => void,
+  signal?: AbortSignal | undefined,
 ): Promise<OwnLink> {
   const link = await connectToOwn(folder)
   link.handle('model-event', event => onEvent(event as PipelineEvent))
   const node = answerOver(link, () => Promise.reject(new SparkError('ERR_UNSUPPORTED', 'this is no node')))
   try {
-    const answer = await node.ask({ words, tensors: {} })
+    const answer = await node.ask({ words, tensors: {} }, signal)
     return {
       words: answer.words,
       ask: (question, signal) => node.ask(question, signal),

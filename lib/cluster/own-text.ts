@@ -131,9 +131,9 @@ export async function loadTextThroughOwnNode(
   given: OwnTextOptions,
   onEvent: (event: PipelineEvent) => void,
 ): Promise<OwnText> {
-  const { onProgress: _, signal: __, ...options } = given
+  const { onProgress: _, signal, ...options } = given
   const file = path.resolve(await pulledPath(source, given))
-  const link = await askOwnNode(folder, { op: 'load-text', source: file, options }, onEvent)
+  const link = await askOwnNode(folder, { op: 'load-text', source: file, options }, onEvent, signal)
   const { architecture, backend, stages } = link.words as unknown as OwnText
   const spellings = new Map<number, string | undefined>()
   return {

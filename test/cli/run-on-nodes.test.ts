@@ -8,6 +8,7 @@ import { GraphBuilder, Model, Tensor, TextModel } from 'dgx-spark'
 import t from 'tap'
 import { ClusterNode } from '#lib/cluster/node/cluster-node.js'
 import { connectToOwn } from '#lib/cluster/node/own-links.js'
+import { answerOver } from '#lib/cluster/own-link.js'
 import { loadThroughOwnNode } from '#lib/cluster/own-models.js'
 import { serveOwnPrograms } from '#lib/cluster/own-programs.js'
 import { loadTextThroughOwnNode } from '#lib/cluster/own-text.js'
@@ -156,4 +157,26 @@ t.test('who has the key of a node uses it while it runs', async t => {
   await t.rejects(connectToOwn(other), { code: 'ERR_ARGUMENT', message: /holds no node/ })
   await node.close()
   await t.rejects(load('model.onnx'), { code: 'ERR_IO' })
+})
+
+t.test('a program that is interrupted does not wait until its model is loaded', async t => {
+  const home = path.join(t.testdir({}), 'node')
+  const node = await ClusterNode.start({
+    ...{ home, create: 'lab', host: '127.0.0.1', port: await freePort(), mdns: false, statePort: null },
+    ...{ pressure: null, jobs: false },
+  })
+  t.teardown(() => node.close())
+  const abort = new AbortController()
+  const stopped = new Promise<void>(resolve => {
+    node.own.onLink = link => {
+      answerOver(link, async (_, signal) => {
+        signal.addEventListener('abort', () => resolve())
+        abort.abort(new Error('Ctrl-C'))
+        return await new Promise<never>(() => {})
+      })
+    }
+  })
+  const text = loadTextThroughOwnNode(home, home, { signal: abort.signal }, () => {})
+  await t.rejects(text, { message: 'Ctrl-C' })
+  await stopped
 })

@@ -1,8 +1,7 @@
 // The CUDA operations with their launchers, run on the host, agree with the CPU kernels.
-import { spawnSync } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import t from 'tap'
-import { buildOnHost, noHostCompiler, plainCpu } from '../fixtures/cuda-on-host/cuda-on-host.js'
+import { buildOnHost, noHostCompiler, plainCpu, runOnHost } from '../fixtures/cuda-on-host/cuda-on-host.js'
 
 const reference = noHostCompiler ? [] : [plainCpu(t.testdir())]
 
@@ -18,7 +17,7 @@ function check(
     const { folder, programs } = buildOnHost(mains, families, sources, reference)
     t.teardown(() => rmSync(folder, { recursive: true }))
     for (const program of programs) {
-      const { stdout, status } = spawnSync(program, { encoding: 'utf8' })
+      const { stdout, status } = runOnHost(program)
       t.match(stdout, /^\d+ results agree\n$/, program)
       t.equal(status, 0, program)
     }

@@ -1,8 +1,7 @@
 // The CUDA casts and quantizers with their launchers, run on the host, give the bits of the CPU kernels.
-import { spawnSync } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import t from 'tap'
-import { buildOnHost, noHostCompiler } from '../fixtures/cuda-on-host/cuda-on-host.js'
+import { buildOnHost, noHostCompiler, runOnHost } from '../fixtures/cuda-on-host/cuda-on-host.js'
 
 t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   const families = ['cast', 'amax', 'nvfp4', 'fp8', 'swizzle']
@@ -12,7 +11,7 @@ t.test('kernels and launchers', { skip: noHostCompiler }, async t => {
   const core = ['core/thread_pool.cc', 'backend/cpu/elements.cc', 'backend/cuda/ops/strided.cc']
   const { folder, programs } = buildOnHost(['precision.cc'], families, [...sources, ...plain, ...core])
   t.teardown(() => rmSync(folder, { recursive: true }))
-  const { stdout, status } = spawnSync(programs[0]!, { encoding: 'utf8' })
+  const { stdout, status } = runOnHost(programs[0]!)
   t.match(stdout, /^\d{3} results agree\n$/)
   t.equal(status, 0)
 })

@@ -14,8 +14,11 @@ namespace spark::cpu {
 namespace {
 
 constexpr int64_t kIn = 6, kOut = 4, kElements = kIn * kIn;
-constexpr int64_t kMaxFloats = 1 << 19;  // of transformed tiles, so that caches hold them
+constexpr int64_t kMaxFloats = 1 << 19;   // of transformed tiles that threads share, so that caches hold them
+constexpr int64_t kTaskFloats = 1 << 17;  // and of those that a thread has
+constexpr int64_t kTaskWeight = 1 << 20;  // floats of a transformed weight that each thread reads
 constexpr int64_t kFewTiles = 64;        // worth reading the weight for
+constexpr int64_t kTasksOfThread = 2;    // at least, so that threads end together
 constexpr int64_t kApart = 16;
 
 constexpr double kRootTwo = 1.4142135623730951;
@@ -146,23 +149,36 @@ void winograd_weight(const WinogradWeightArgs& args) {
   });
 }
 
-void winograd_conv(const ConvArgs& args) {
-  const ConvShape& shape = args.shape;
+// How many lines of tiles are worth computing at a time, of at most `max_floats` transformed elements.
+int64_t lines_at_once(const ConvShape& shape, int64_t max_floats) {
   const int64_t down = (shape.out[1] + kOut - 1) / kOut, across = (shape.out[2] + kOut - 1) / kOut;
   const int64_t floats = kElements * (shape.channels + shape.filters) * across;  // of a line of tiles
   const int64_t few = (kFewTiles + across - 1) / across;
-  const int64_t at_once = std::min(down, std::max(few, kMaxFloats / floats));
+  return std::min(down, std::max(few, max_floats / floats));
+}
+
+// Each thread computes lines of its own where there are enough; otherwise threads share each step of some lines.
+void winograd_conv(const ConvArgs& args) {
+  const ConvShape& shape = args.shape;
+  const int64_t down = (shape.out[1] + kOut - 1) / kOut;
+  const int64_t own = lines_at_once(shape, kTaskFloats);
+  const bool alone = shape.batch * ((down + own - 1) / own) >= kTasksOfThread * thread_count() &&
+                     kElements * matrix_floats(shape.filters, shape.channels) <= kTaskWeight;
+  const int64_t at_once = alone ? own : lines_at_once(shape, kMaxFloats);
+  const int64_t groups = (down + at_once - 1) / at_once;
   const TileLines largest(args, 0, 0, at_once);
   const int64_t values = kElements * largest.value_floats();
-  const Scratch scratch(padded_floats(1, values + kElements * largest.product_floats()));
-  for (int64_t n = 0; n < shape.batch; ++n) {
-    for (int64_t first = 0; first < down; first += at_once) {
-      const TileLines lines(args, n, first, std::min(at_once, down - first));
-      lines.transform(scratch.data());
-      lines.multiply(scratch.data(), scratch.data() + values);
-      lines.store(scratch.data() + values);
-    }
-  }
+  const auto compute = [&](int64_t index, float* workspace) {
+    const int64_t first = index % groups * at_once;
+    const TileLines lines(args, index / groups, first, std::min(at_once, down - first));
+    lines.transform(workspace);
+    lines.multiply(workspace, workspace + values);
+    lines.store(workspace + values);
+  };
+  const int64_t floats = padded_floats(1, values + kElements * largest.product_floats()), tasks = shape.batch * groups;
+  if (alone) return parallel_tasks(tasks, floats, compute);
+  const Scratch scratch(floats);
+  for (int64_t i = 0; i < tasks; ++i) compute(i, scratch.data());
 }
 
 }  // namespace spark::cpu

@@ -33,8 +33,10 @@ const layers = [
   layer(256, 512, 28, 1, { stride: 2 }),
   layer(1, 32, 28, 3, { batch: 64 }),
   layer(32, 64, 14, 3, { batch: 64 }),
+  layer(32, 32, 28, 3, { batch: 8 }),
   layer(96, 96, 56, 3, { groups: 96 }),
   layer(96, 96, 112, 3, { groups: 96, stride: 2 }),
+  layer(384, 384, 14, 3, { groups: 384 }),
   layer(128, 128, 56, 3, { groups: 32 }),
 ]
 

@@ -10,6 +10,7 @@
 
 #include "core/condition.h"
 #include "core/function_ref.h"
+#include "core/shares.h"
 
 namespace spark {
 
@@ -24,9 +25,7 @@ class alignas(64) ParallelJob {
     body_ = &body;
     count_ = count;
     grain_ = grain;
-    grains_ = (count + grain - 1) / grain;
-    shares_ = 2 * (seats + 1);
-    next_.store(0, std::memory_order_relaxed);
+    shares_.open((count + grain - 1) / grain, seats + 1);
     state_.store(static_cast<uint64_t>(seats) * kSeat, std::memory_order_release);
   }
 
@@ -64,41 +63,29 @@ class alignas(64) ParallelJob {
     emptied_.notify_one();
   }
 
-  // Claims ranges and calls the body on them until none is left.
-  void work() {
+  // Claims ranges, first of share `own`, and calls the body on them until none is left.
+  void work(int64_t own) {
     try {
-      for (int64_t begin, end; claim(begin, end);) (*body_)(begin, end);
+      for (int64_t begin, end; shares_.claim(own, count_, begin, end);)
+        (*body_)(begin * grain_, std::min(count_, end * grain_));
     } catch (...) {
       std::lock_guard lock(mutex_);
       if (!failure_) failure_ = std::current_exception();
-      next_ = grains_;
+      shares_.finish();
     }
   }
 
  private:
-  // Guided self-scheduling: half an equal share of what is left, so that slow cores end with the others.
-  bool claim(int64_t& begin, int64_t& end) {
-    int64_t first = next_.load(std::memory_order_relaxed), last;
-    do {
-      if (first >= grains_) return false;
-      last = first + std::max<int64_t>(1, (grains_ - first) / shares_);
-    } while (!next_.compare_exchange_weak(first, last, std::memory_order_relaxed));
-    begin = first * grain_;
-    end = std::min(count_, last * grain_);
-    return true;
-  }
-
   // Parts of state_: helpers in the job, whether the caller sleeps until they have left, seats.
   static constexpr uint64_t kHelpers = (1ull << 31) - 1, kAwaited = 1ull << 31, kSeat = 1ull << 32;
 
   const RangeBody* body_ = nullptr;
-  int64_t count_ = 0, grain_ = 1, grains_ = 0, shares_ = 1;
+  int64_t count_ = 0, grain_ = 1;
+  Shares shares_;  // of grains
   std::exception_ptr failure_;
   std::mutex mutex_;  // guards failure_ while the job is open, and the sleep of the caller
   Condition emptied_;
-  // On cache lines of their own: others watch them.
-  alignas(64) std::atomic<int64_t> next_ = 0;  // grain that nobody has claimed
-  alignas(64) std::atomic<uint64_t> state_ = 0;
+  alignas(64) std::atomic<uint64_t> state_ = 0;  // on a cache line of its own: others watch it
 };
 
 }  // namespace spark

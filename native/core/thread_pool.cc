@@ -53,9 +53,9 @@ bool watch(const Ready& ready) {
   return ready();
 }
 
-void work_on(ParallelJob& job) {
+void work_on(ParallelJob& job, int64_t share) {
   in_job = true;
-  job.work();
+  job.work(share);
   in_job = false;
 }
 
@@ -110,7 +110,7 @@ class Pool {
     job.open(body, count, grain, seats);
     open_ |= bit(at);
     wake(seats);
-    work_on(job);
+    work_on(job, 0);
     if (job.close()) open_ &= ~bit(at);
     const auto empty = [&job] { return job.empty(); };
     if (empty() || (!crowded() && watch(empty))) return;
@@ -148,7 +148,7 @@ class Pool {
     if (now < next_start_) return;
     try {
       while (started_ < threads - 1) {
-        std::thread([this] { work(); }).detach();
+        std::thread([this, share = started_ + 1] { work(share); }).detach();
         ++started_;
       }
     } catch (const std::exception&) {
@@ -156,10 +156,10 @@ class Pool {
     }
   }
 
-  [[noreturn]] void work() {
+  [[noreturn]] void work(int64_t share) {
     const auto called = [this] { return open_ != 0; };
     for (;;) {
-      if (help() || (!crowded() && watch(called))) continue;
+      if (help(share) || (!crowded() && watch(called))) continue;
       std::unique_lock lock(mutex_);
       ++sleepers_;
       wake_.wait(lock, called);
@@ -167,15 +167,15 @@ class Pool {
     }
   }
 
-  // Works on the first job that has a seat; false when none has.
-  bool help() {
+  // Works on the first job that has a seat, on `share` of it to begin with; false when none has.
+  bool help(int64_t share) {
     for (uint64_t open = open_; open != 0; open &= open - 1) {
       const int at = std::countr_zero(open);
       ParallelJob& job = jobs_[at];
       const ParallelJob::Seat seat = job.join();
       if (seat == ParallelJob::Seat::kNone) continue;
       if (seat == ParallelJob::Seat::kLast) open_ &= ~bit(at);  // its caller waits for leave()
-      work_on(job);
+      work_on(job, share);
       job.leave();
       return true;
     }

@@ -1,9 +1,8 @@
 // parallel_tasks.h: tasks that take some time each and need memory of their own.
 #pragma once
 
-#include <atomic>
-
 #include "backend/cpu/scratch.h"
+#include "core/shares.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -16,18 +15,16 @@ void parallel_tasks(int64_t count, int64_t floats, const Body& body, int64_t gra
   if (count <= 0) return;
   const int64_t workers = count < thread_count() ? count : thread_count();
   const Scratch workspaces(workers * floats);
-  std::atomic<int64_t> next = 0;
-  // However a worker ends, there is nothing left to begin.
-  struct End {
-    std::atomic<int64_t>& next;
-    const int64_t count;
-    ~End() { next = count; }
-  };
-  const auto run = [&](int64_t begin, int64_t end) {
-    const End at_end{next, count};
-    for (int64_t worker = begin; worker < end; ++worker) {
-      for (int64_t index = next++; index < count; index = next++)
-        body(index, workspaces.data() + worker * floats);
+  Shares shares(count, workers);
+  const auto run = [&](int64_t first, int64_t last) {
+    try {
+      for (int64_t worker = first; worker < last; ++worker) {
+        for (int64_t index, end; shares.claim(worker, 1, index, end);)
+          body(index, workspaces.data() + worker * floats);
+      }
+    } catch (...) {
+      shares.finish();
+      throw;
     }
   };
   parallel_for(workers, 1, run, grains > count ? grains : count);

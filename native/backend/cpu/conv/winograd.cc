@@ -17,8 +17,8 @@ constexpr int64_t kIn = 6, kOut = 4, kElements = kIn * kIn;
 constexpr int64_t kMaxFloats = 1 << 19;   // of transformed tiles that threads share, so that caches hold them
 constexpr int64_t kTaskFloats = 1 << 17;  // and of those that a thread has
 constexpr int64_t kTaskWeight = 1 << 20;  // floats of a transformed weight that each thread reads
-constexpr int64_t kFewTiles = 64;        // worth reading the weight for
-constexpr int64_t kTasksOfThread = 2;    // at least, so that threads end together
+constexpr int64_t kFewTiles = 64;         // worth reading the weight for
+constexpr int64_t kTasksOfThread = 2;     // at least, so that threads end together
 constexpr int64_t kApart = 16;
 
 constexpr double kRootTwo = 1.4142135623730951;
@@ -157,7 +157,8 @@ int64_t lines_at_once(const ConvShape& shape, int64_t max_floats) {
   return std::min(down, std::max(few, max_floats / floats));
 }
 
-// Each thread computes lines of its own where there are enough; otherwise threads share each step of some lines.
+// Each thread computes lines of its own where there are enough; otherwise threads share each step of some
+// lines.
 void winograd_conv(const ConvArgs& args) {
   const ConvShape& shape = args.shape;
   const int64_t down = (shape.out[1] + kOut - 1) / kOut;
@@ -175,7 +176,8 @@ void winograd_conv(const ConvArgs& args) {
     lines.multiply(workspace, workspace + values);
     lines.store(workspace + values);
   };
-  const int64_t floats = padded_floats(1, values + kElements * largest.product_floats()), tasks = shape.batch * groups;
+  const int64_t floats = padded_floats(1, values + kElements * largest.product_floats()),
+                tasks = shape.batch * groups;
   if (alone) return parallel_tasks(tasks, floats, compute);
   const Scratch scratch(floats);
   for (int64_t i = 0; i < tasks; ++i) compute(i, scratch.data());

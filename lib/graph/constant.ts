@@ -42,16 +42,20 @@ export interface ConstantSource {
   readonly inMemory?: boolean
   /** Whether they are in a file beside that of the model. */
   readonly isBeside?: boolean
-  /** The file that they stay in, and where they begin there. */
-  readonly place?: FilePlace | undefined
+  /** The parts of files that they stay in. */
+  readonly fileParts?: readonly FilePart[] | undefined
+  /** As the source of some of the bytes alone. */
+  part?(begin: number, byteLength: number): ConstantSource
 }
 
-/** Where bytes are in a file. */
-export interface FilePlace {
+/** Neighbouring bytes of a file. */
+export interface FilePart {
   /** Path of the file. */
   readonly file: string
   /** Of the first byte. */
   readonly begin: number
+  /** How many there are. */
+  readonly byteLength: number
 }
 
 /** An element type that has bytes. */
@@ -190,11 +194,19 @@ export class Constant {
   }
 
   /**
-   * Where in a file its elements are, for as long as it lives; undefined for those that are in memory.
+   * Where in files its elements are, for as long as it lives; none for those that are in memory.
    * @internal
    */
-  get place(): FilePlace | undefined {
-    return 'read' in this.#source ? this.#source.place : undefined
+  get fileParts(): readonly FilePart[] {
+    return ('read' in this.#source && this.#source.fileParts) || []
+  }
+
+  /**
+   * The source of some of its bytes, which is read on its own; undefined where they are read with the others.
+   * @internal
+   */
+  part(begin: number, byteLength: number): ConstantSource | undefined {
+    return 'read' in this.#source ? this.#source.part?.(begin, byteLength) : undefined
   }
 
   /** The constant on bytes of its own where they are the smaller part of a file in memory, so that it need not stay. */

@@ -28,6 +28,8 @@ export interface LayerCost {
   readonly weightBytes: number
   /** Weights of which a step reads nothing worth counting: the table of an embedding. */
   readonly idleBytes: number
+  /** Weights that each device of a group has whole; the others are cut. Default: none. */
+  readonly replicatedBytes?: number
   /** Experts among the weights. */
   readonly experts?: ExpertCost
   /** Arithmetic for one token by the dtype that multiplies; without what grows with the context. */
@@ -92,6 +94,10 @@ const sequenceBytes = ({ stateBytes, window }: LayerCost, { context }: Load): nu
 /** Bytes that a layer holds: weights, and keys and values of all sequences. */
 export const heldBytesOf = (layer: LayerCost, load: Load): number =>
   layer.weightBytes + load.sequences * sequenceBytes(layer, load)
+
+/** The part of bytes of a layer that each device of a group has. */
+export const shareOf = (bytes: number, { replicatedBytes = 0 }: LayerCost, devices: number): number =>
+  replicatedBytes + (bytes - replicatedBytes) / devices
 
 /**
  * Bytes that a step reads: weights once, keys and values of each sequence. Of experts those that at least one of the tokens uses,

@@ -2,7 +2,7 @@
 import { expectKnownOptions, expectNumber } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import { objectiveOf } from './chain.js'
-import { heldBytesOf, type ModelCosts } from './costs.js'
+import { heldBytesOf, type ModelCosts, shareOf } from './costs.js'
 import type { Fleet, FleetDevice } from './fleet.js'
 import {
   type Placement,
@@ -142,7 +142,7 @@ function secondsToMove(task: Task, { stages }: Placement, sourceBandwidth: numbe
       for (let l = from; l < end; l++) {
         const holders = current![l]!
         if (holders.includes(name)) continue
-        const bytes = heldBytesOf(costs.layers[l]!, load) / devices.length
+        const bytes = shareOf(heldBytesOf(costs.layers[l]!, load), costs.layers[l]!, devices.length)
         let fastest = bytes / sourceBandwidth
         for (const holder of holders) {
           const device = byName.get(holder)

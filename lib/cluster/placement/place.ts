@@ -10,7 +10,7 @@ import {
   objectiveOf,
 } from './chain.js'
 import { type Domain, explainInfeasible, InfeasibleError, pruneDomain } from './constraints.js'
-import { type ModelCosts, prefillFlopsOf } from './costs.js'
+import { type ModelCosts, prefillFlopsOf, shareOf } from './costs.js'
 import { maxExactDevices, solveExactly } from './dynamic-programming.js'
 import { type Fleet, type FleetDevice, flopRate } from './fleet.js'
 import { readPins } from './pins.js'
@@ -270,7 +270,7 @@ function promptSeconds(task: Task, { candidates, blocks }: Solution): number {
         let computing = 0
         for (const [dtype, count] of flops)
           computing += (load.batch * count) / members.length / flopRate(member, dtype)
-        const read = (layer.weightBytes - layer.idleBytes) / members.length
+        const read = shareOf(layer.weightBytes - layer.idleBytes, layer, members.length)
         return Math.max(computing, read / member.bandwidth)
       }
       sum += members.reduce((slowest, member) => Math.max(slowest, secondsOf(member)), 0)

@@ -7,6 +7,7 @@ import {
   type Load,
   type ModelCosts,
   readBytesOf,
+  shareOf,
 } from './costs.js'
 import { canRun, type Fleet, type FleetDevice, flopRate, freeBytes, type LinkSpec } from './fleet.js'
 
@@ -98,11 +99,11 @@ export function blockBytes(
   let [held, workspace] = [0, 0]
   for (let l = from; l < end; l++) {
     const layer = costs.layers[l]!
-    held += heldBytesOf(layer, load)
+    held += shareOf(heldBytesOf(layer, load), layer, size)
     workspace = Math.max(workspace, layer.workspaceBytes * load.batch)
   }
-  if (from === 0 && end === costs.layers.length) held -= costs.sharedBytes
-  return held / size + workspace
+  if (from === 0 && end === costs.layers.length) held -= costs.sharedBytes / size
+  return held + workspace
 }
 
 /**
@@ -116,7 +117,7 @@ function layerSeconds(
   link: LinkSpec | undefined,
 ): number {
   const size = members.length
-  const bytes = readBytesOf(layer, load) / size
+  const bytes = shareOf(readBytesOf(layer, load), layer, size)
   const flops = decodeFlopsOf(layer, load)
   let slowest = 0
   for (const device of members) {
@@ -177,7 +178,7 @@ function movedOf({ costs, load, current }: Task, { members }: Candidate, l: numb
   const layer = costs.layers[l]!
   const holders = current[l] ?? []
   const missing = members.filter(({ name }) => !holders.includes(name)).length
-  return (heldBytesOf(layer, load) * missing) / members.length
+  return shareOf(heldBytesOf(layer, load), layer, members.length) * missing
 }
 
 /** The numbers of a task for candidates. */

@@ -1,5 +1,6 @@
 // group-plans.ts: which nodes share a stage: links that can carry it, and the costs of layers that are split.
 import { describeNode } from '../../graph/attributes.js'
+import { readsOf } from '../../graph/edit.js'
 import type { Graph } from '../../graph/graph.js'
 import { splitGraph } from '../../graph/rewrites/split.js'
 import { checkTensorLink, type TensorLink } from '../communicators/fabric-networks.js'
@@ -69,16 +70,18 @@ export function groupLinksOf(
 
 /**
  * The nodes that share a whole model: those whose memory holds their part of the weights, in the order given.
+ * @param backend - what they compute with, where they have it
  * @throws InfeasibleError where none has
  */
 export function nodesThatFit(
   graph: Graph,
   { devices }: Fleet,
   nodes: readonly { readonly name: string; readonly nodeId: string }[],
+  backend: string,
 ): string[] {
   const free = ({ name }: { name: string }): number => {
     const own = devices.filter(({ node }) => node === name)
-    const device = own.find(({ backend }) => backend === 'cpu') ?? own[0]
+    const device = own.find(each => each.backend === backend) ?? own[0]
     return device ? freeBytes(device) : 0
   }
   for (let fitting = [...nodes]; fitting.length > 0; ) {
@@ -95,14 +98,23 @@ export function nodesThatFit(
   return []
 }
 
-/** Costs of layers with the sums that a group makes in them. As they are where nothing of the graph can be shared. */
+/**
+ * Costs of layers with the sums that a group makes in them, and the weights that each of its devices has whole. As they are where nothing
+ * of the graph can be shared.
+ */
 export function withSums(costs: ModelCosts, graph: Graph): ModelCosts {
-  const { shared } = splitGraph(graph, { rank: 0, world: 2 })
+  const { graph: own, shared } = splitGraph(graph, { rank: 0, world: 2 })
   if (shared.size === 0) return costs
+  const wholeBytes = (name: string): number => own.initializers.get(name)?.byteLength ?? 0
   const isSummed = (name: string): boolean => ['sum', 'rows', 'table'].includes(shared.get(name) ?? '')
   const layers = costs.layers.map((layer, i) => {
     const nodes = graph.nodes.slice(costs.layers[i - 1]?.end ?? 0, layer.end)
-    return { ...layer, allReduces: nodes.filter(node => isSummed(describeNode(node))).length }
+    const replicatedBytes = [...new Set(nodes.flatMap(readsOf))].reduce(
+      (sum, name) => sum + wholeBytes(name),
+      0,
+    )
+    const allReduces = nodes.filter(node => isSummed(describeNode(node))).length
+    return { ...layer, allReduces, replicatedBytes }
   })
   // What a size does not divide stays whole on all ranks, so any size will do.
   const all = largestGroup

@@ -3,7 +3,7 @@ import { link, mkdir, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
 import { Pacer } from '../../core/paced.js'
-import type { FilePlace } from '../../graph/constant.js'
+import type { FilePart } from '../../graph/constant.js'
 import type { Graph } from '../../graph/graph.js'
 import { canonicalisePaced } from '../../graph/rewrites/canonicalise.js'
 import { cutGraph } from '../../graph/rewrites/cut.js'
@@ -92,10 +92,10 @@ export class StagedModel implements StagedGraph {
     states: ReadonlyMap<string, string>,
     share?: SplitOptions,
   ): StageParts {
-    const own = placesOf([stages[index]!])
-    const others = placesOf(stages.filter((_, i) => i !== index))
-    const files = rangesOf(this.#manifests, own, others)
-    const names = namesOf(stages[index]!)
+    const stage = stages[index]!
+    const own = share ? splitGraph(stage, share).graph : stage
+    const files = rangesOf(this.#manifests, placesOf([own]), placesOf(stages))
+    const names = namesOf(stage)
     return { files, ends, index, states: [...states], names, ...(share && { share }) }
   }
 }
@@ -124,38 +124,40 @@ export async function manifestsOf(
   return manifests
 }
 
-/** Where in a file the elements of a tensor are. */
-export interface Placed extends FilePlace {
-  readonly byteLength: number
-}
+/** Where in a file elements of a tensor are. */
+export type Placed = FilePart
 
-function placesOf(graphs: readonly Graph[]): Placed[] {
-  return graphs.flatMap(({ initializers }) =>
-    [...initializers.values()].flatMap(({ place, byteLength }) => (place ? [{ ...place, byteLength }] : [])),
-  )
-}
-
-const keyOf = ({ file, begin }: FilePlace): string => `${begin} ${file}`
+const placesOf = (graphs: readonly Graph[]): Placed[] =>
+  graphs.flatMap(({ initializers }) => [...initializers.values()].flatMap(({ fileParts }) => fileParts))
 
 /**
- * Which bytes of files a stage reads: all but those of tensors that only other stages read.
- * @param own - tensors of the stage
- * @param others - those of other stages
+ * Which bytes of files a stage, or a rank of one, reads: all but those of tensors that only others read. Gaps that are shorter than a
+ * chunk are read, too: they leave no chunk out.
+ * @param own - what it reads
+ * @param all - what is read of the model
  */
 export function rangesOf(
   manifests: ReadonlyMap<string, FileManifest>,
   own: readonly Placed[],
-  others: readonly Placed[],
+  all: readonly Placed[],
 ): StageParts['files'] {
-  const read = new Set(own.map(keyOf))
-  const left = others.filter(place => !read.has(keyOf(place)))
-  return [...manifests].map(([file, manifest]) => ({
-    manifest,
-    ranges: without(
-      manifest.bytes,
-      left.filter(place => place.file === file),
-    ),
-  }))
+  return [...manifests].map(([file, manifest]) => {
+    const inFile = (places: readonly Placed[]): Placed[] => places.filter(place => place.file === file)
+    const read = inFile(own).map(({ begin, byteLength }) => ({ begin, end: begin + byteLength }))
+    const ranges = joined([...read, ...without(manifest.bytes, inFile(all))], manifest.chunkBytes)
+    return { manifest, ranges }
+  })
+}
+
+/** Ranges in their order; those with less than `gap` bytes between them are one. */
+function joined(ranges: readonly ByteRange[], gap: number): ByteRange[] {
+  const found: { begin: number; end: number }[] = []
+  for (const { begin, end } of [...ranges].sort((a, b) => a.begin - b.begin)) {
+    const last = found.at(-1)
+    if (last && begin - last.end < gap) last.end = Math.max(last.end, end)
+    else found.push({ begin, end })
+  }
+  return found
 }
 
 /** The bytes of a file but for some. */

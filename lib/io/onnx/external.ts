@@ -67,13 +67,18 @@ export function externalSource(
     )
   }
   if (bytes) return { byteLength, read: () => bytes.subarray(offset, offset + length), inMemory: true }
-  const file = known as KnownFile
+  return pieceSource(known as KnownFile, offset, length, what)
+}
+
+/** Elements that stay in a file beside the model until somebody asks for them. */
+function pieceSource(file: KnownFile, offset: number, byteLength: number, what: string): ConstantSource {
   return {
     byteLength,
-    read: () => readPiece(file, offset, length, what),
-    load: () => loadPiece(file, offset, length, what),
+    read: () => readPiece(file, offset, byteLength, what),
+    load: () => loadPiece(file, offset, byteLength, what),
+    part: (begin, length) => pieceSource(file, offset + begin, length, what),
     isBeside: true,
-    place: { file: file.file, begin: offset },
+    fileParts: [{ file: file.file, begin: offset, byteLength }],
   }
 }
 

@@ -84,7 +84,8 @@ function rangeSource(file: KeptFile, { begin, byteLength }: FileRange): Constant
       return bytes
     },
     load: () => file.load(begin, byteLength),
-    place: { file: file.path, begin },
+    part: (from, length) => rangeSource(file, { begin: begin + from, byteLength: length }),
+    fileParts: [{ file: file.path, begin, byteLength }],
   }
 }
 

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { type FleetFile, readFleet } from '#lib/cluster/placement/fleet.js'
 import { place, taskOf } from '#lib/cluster/placement/place.js'
-import { allReduceSeconds } from '#lib/cluster/placement/problem.js'
+import { allReduceSeconds, blockBytes } from '#lib/cluster/placement/problem.js'
 import { canShare, groupings } from '#lib/cluster/placement/tensor-groups.js'
 import { decoderCosts } from '../../fixtures/placement.js'
 
@@ -31,6 +31,15 @@ t.test('two devices on a fast link halve the time of a token', async t => {
   const prompt = 16 * 2 * allReduceSeconds(fabric, 2, 16384 * two.load.context)
   t.ok(Math.abs(two.promptSeconds! - (one.promptSeconds! / 2 + prompt)) < 1e-9)
   t.ok(two.stages[0]!.bytes < 0.51 * one.stages[0]!.bytes)
+})
+
+t.test('weights that each device of a group has whole', async t => {
+  const costs = decoderCosts(1, { weightBytes: 3e9, replicatedBytes: 1e9, stateBytes: 0 })
+  const load = { context: 1, batch: 1, sequences: 1 }
+  t.strictSame(
+    [1, 2, 4].map(size => blockBytes({ costs, load }, size, 0, 1)),
+    [3e9, 2e9, 1.5e9],
+  )
 })
 
 t.test('who may share layers', async t => {

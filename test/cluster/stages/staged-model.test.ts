@@ -1,13 +1,16 @@
 // Files of stages on the node that has them already: as they were when they were offered, or fetched.
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { Model, Tensor } from 'dgx-spark'
+import { GraphBuilder, Model, Tensor } from 'dgx-spark'
 import t, { type Test } from 'tap'
+import { join } from '#lib/cluster/communicators/join.js'
 import { StageHost } from '#lib/cluster/stages/stage-host.js'
 import { fetchStage, StagedModel } from '#lib/cluster/stages/staged-model.js'
 import type { Grant } from '#lib/cluster/trust/token-gate.js'
+import { fileSource } from '#lib/cluster/weights/sources.js'
 import { WeightStore } from '#lib/cluster/weights/weight-store.js'
 import type { Graph } from '#lib/graph/graph.js'
+import { relativeDistance } from '../../fixtures/cluster/ranks.js'
 import { writeRecurrent } from '../../fixtures/cluster/recurrent.js'
 
 const width = 24
@@ -56,6 +59,47 @@ t.test('files of equal content in another folder do not bring other weights with
   await store.addFile(copy)
   const { graph } = await fetched()
   t.strictSame(await resultOf(graph), await resultOf(staged.graph))
+})
+
+t.test('a rank fetches the chunks that hold its part of the weights', async t => {
+  const [inner, world] = [16384, 2]
+  const folder = t.testdir({})
+  const g = new GraphBuilder()
+  const x = g.input('x', 'f32', [2, 256])
+  const weight = (name: string, seed: number): string =>
+    g.initializer(name, Tensor.random([inner, 256], { seed }))
+  const a = g.add('Gemm', [x, weight('up', 1)], { transB: 1 })
+  g.output(g.add('MatMul', [a, weight('down', 2)]), 'y')
+  using whole = await Model.fromGraph(g.build(), { backend: 'cpu', precision: 'fp32', threads: 1 })
+  const file = path.join(folder, 'model.onnx')
+  await whole.save(file, { externalData: true })
+  const store = await WeightStore.open(path.join(folder, 'weights'))
+  t.teardown(() => store.close())
+  const staged = await StagedModel.open(file, store)
+  const communicators = await Promise.all(
+    [0, 1].map(rank => join({ kind: 'local', name: 'fetched', epoch: 1, rank, world })),
+  )
+  const results = await Promise.all(
+    communicators.map(async (communicator, rank) => {
+      const own = await WeightStore.open(path.join(folder, `weights-${rank}`))
+      t.teardown(() => own.close())
+      const parts = staged.partsOf([staged.graph], [], 0, new Map(), { rank, world })
+      const sources = await Promise.all(
+        parts.files.map(({ manifest }) => fileSource(path.join(folder, manifest.name), manifest)),
+      )
+      const stage = path.join(folder, `stage-${rank}`)
+      const { graph, fetched, bytes } = await fetchStage(parts, sources, own, stage, { signal })
+      const { bytes: total, chunkBytes } = parts.files[1]!.manifest
+      t.equal(fetched, bytes)
+      t.ok(fetched <= total / 2 + 2 * chunkBytes, `${fetched} of ${total} bytes`)
+      using model = await Model.fromGraph(graph, { backend: 'cpu', threads: 1, communicator })
+      const { y } = await model.run({ x: Tensor.random([2, 256], { seed: 3 }) })
+      await communicator.leave()
+      return y as Tensor<never>
+    }),
+  )
+  const { y } = await whole.run<Tensor<never>>({ x: Tensor.random([2, 256], { seed: 3 }) })
+  for (const result of results) t.ok(relativeDistance(result, y!) < 1e-5)
 })
 
 t.test('a token pays for the weights that a stage has, whatever bytes its asker names', async t => {

@@ -2,7 +2,7 @@
 import { elementBits } from '../../../core/dtype.js'
 import { numel } from '../../../core/shape.js'
 import { lengthOf, type Range, sliceWeight, whyUncut } from '../../../weights/slice.js'
-import { Constant, type NumericType } from '../../constant.js'
+import { Constant, type FilePart, type NumericType } from '../../constant.js'
 import { weightConstant } from '../../weight-constant.js'
 
 /** The rows and columns of a weight that are a part of a constant. */
@@ -50,30 +50,59 @@ export function sliceConstant(constant: Constant, axis: number, ranges: readonly
     return weightConstant(shape, sliceWeight(shared.lazy ?? shared.kept, rows, cols), use)
   }
   const dtype = constant.dtype as NumericType
-  const cut = (bytes: Uint8Array): Uint8Array => sliceBytes(constant, axis, ranges, bytes)
+  const byteLength = Math.ceil((numel(shape) * elementBits[dtype]) / 8)
+  const pieces = (): Generator<Range> => bytePieces(constant, axis, ranges)
+  const [first] = pieces()
+  if (first && first.end - first.begin === byteLength) {
+    const part = constant.part(first.begin, byteLength)
+    if (part) return Constant.lazy(dtype, shape, part)
+  }
+  const cut = (bytes: Uint8Array): Uint8Array => joinPieces(bytes, pieces(), byteLength)
   if (constant.inMemory) return Constant.from(dtype, shape, cut(constant.bytes))
   const { load } = constant
-  const byteLength = Math.ceil((numel(shape) * elementBits[dtype]) / 8)
   const loading = load && { load: async () => cut(await load()) }
-  return Constant.lazy(dtype, shape, { byteLength, read: () => cut(constant.bytes), ...loading })
+  return Constant.lazy(dtype, shape, {
+    byteLength,
+    read: () => cut(constant.bytes),
+    ...loading,
+    get fileParts() {
+      return filePieces(constant, pieces())
+    },
+  })
 }
 
-function sliceBytes(
+/** The bytes of a part of a constant: pieces of those of the whole. */
+function* bytePieces(
   { shape, dtype }: Constant,
   axis: number,
   ranges: readonly Range[],
-  bytes: Uint8Array,
-): Uint8Array {
+): Generator<Range, void, void> {
   const inner = (numel(shape.slice(axis + 1)) * elementBits[dtype]) / 8
   const outer = numel(shape.slice(0, axis))
-  const sliced = new Uint8Array(outer * lengthOf(ranges) * inner)
-  let at = 0
   for (let i = 0; i < outer; i++)
     for (const { begin, end } of ranges) {
       const base = i * shape[axis]!
-      const part = bytes.subarray((base + begin) * inner, (base + end) * inner)
-      sliced.set(part, at)
-      at += part.length
+      yield { begin: (base + begin) * inner, end: (base + end) * inner }
     }
-  return sliced
+}
+
+function joinPieces(bytes: Uint8Array, pieces: Iterable<Range>, byteLength: number): Uint8Array {
+  const joined = new Uint8Array(byteLength)
+  let at = 0
+  for (const { begin, end } of pieces) {
+    joined.set(bytes.subarray(begin, end), at)
+    at += end - begin
+  }
+  return joined
+}
+
+/** Where pieces of a constant are; all of it where it is in several parts itself. */
+function filePieces({ fileParts }: Constant, pieces: Iterable<Range>): readonly FilePart[] {
+  const [whole, ...others] = fileParts
+  if (!whole || others.length > 0) return fileParts
+  return Array.from(pieces, ({ begin, end }) => ({
+    file: whole.file,
+    begin: whole.begin + begin,
+    byteLength: end - begin,
+  }))
 }

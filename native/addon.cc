@@ -91,6 +91,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   add<communicator_local>(exports, "communicatorLocal");
   add<communicator_mpi>(exports, "communicatorMpi");
   add<nccl_secret>(exports, "ncclSecret");
+  add<nccl_version>(exports, "ncclVersion");
   add<communicator_nccl>(exports, "communicatorNccl");
   add<communicator_delegate>(exports, "communicatorDelegate");
   add<communicator_summed>(exports, "communicatorSummed");

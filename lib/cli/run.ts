@@ -194,7 +194,8 @@ function report(model: Model, { outputs, latency, files, differences, stages }: 
   const { first, median, best } = latency
   const ms = (time: number): string => `${time.toFixed(time < 10 ? 3 : 1)} ms`
   if (stages)
-    for (const { node, from, end } of stages) print(styled('bold', `${node}: nodes ${from} to ${end - 1}`))
+    for (const { node, from, end, sums } of stages)
+      print(styled('bold', `${node}: nodes ${from} to ${end - 1}${sums ? `, sums over ${sums}` : ''}`))
   else {
     print(styled('bold', `${backend.name}: ${backend.reason}`))
     print(styled('bold', `${model.precision}: ${model.precisionReason}`))

@@ -40,6 +40,7 @@ import { Pipeline, type PipelineEvent } from './stages/pipeline.js'
 import type { StageOptions } from './stages/questions.js'
 import type { StagePlan } from './stages/stage-place.js'
 import { type StagedGraph, StagedModel } from './stages/staged-model.js'
+import { type SumsChoice, sumChoices } from './stages/sum-choices.js'
 import { type ClusterText, loadText, type StagedTextOptions, stagedTextOptions } from './text/load-text.js'
 
 /** How the layers of a model are spread over machines. */
@@ -79,6 +80,11 @@ export interface ClusterLoadOptions {
   readonly graceMs?: number
   /** The longest round trip between machines that share layers, ms. Default: 1. */
   readonly maxRttMs?: number
+  /**
+   * What machines that share layers sum over. `stream`: their links, which are encrypted, on CPUs. `nccl`: NCCL, on GPUs; it sends plaintext
+   * over the interface of the links, which must be fabric. `auto`: `nccl` where all of them can, else `stream`. Default: `auto`.
+   */
+  readonly sums?: SumsChoice
   /** Ends loading. */
   readonly signal?: AbortSignal
   /** Hears of nodes that load, go and come back. */
@@ -92,7 +98,7 @@ export interface ClusterTextOptions
 
 const optionNames = [
   ...['strategy', 'pins', 'shapes', 'nodes', 'waitMs', 'backend', 'precision', 'threads', 'token'],
-  ...['graceMs', 'signal', 'onEvent', 'maxRttMs'],
+  ...['graceMs', 'signal', 'onEvent', 'maxRttMs', 'sums'],
 ]
 const pollMs = 100
 
@@ -225,7 +231,7 @@ export class Cluster {
     const nodes = [...nodeIds].map(([name, nodeId]) => ({ name, nodeId }))
     const there = nodes.filter(({ name }) => fleet.devices.some(({ node }) => node === name))
     const sorted = there.sort((a, b) => Number(b.nodeId === own) - Number(a.nodeId === own))
-    const group = nodesThatFit(graph, fleet, sorted)
+    const group = nodesThatFit(graph, fleet, sorted, isOnCpu(options) ? 'cpu' : 'cuda')
     checkGroup(group, this.#links(options))
     return [wholeOn(group, graph, options)]
   }
@@ -303,6 +309,7 @@ export class Cluster {
 function checkOptions(options: ClusterLoadOptions, names = optionNames): void {
   expectKnownOptions('options', options, names)
   const { strategy, nodes, waitMs, threads, graceMs, signal, pins = [], maxRttMs, token } = options
+  const { backend, sums } = options
   if (strategy !== undefined) expectOneOf('options.strategy', strategy, strategies)
   if (strategy === 'tensor' && pins.length > 0)
     throw argumentError(
@@ -310,6 +317,9 @@ function checkOptions(options: ClusterLoadOptions, names = optionNames): void {
       "left out for strategy 'tensor', where all nodes have all layers",
       pins,
     )
+  if (sums !== undefined) expectOneOf('options.sums', sums, sumChoices)
+  if ((sums === 'nccl' && backend === 'cpu') || (sums === 'stream' && backend === 'cuda'))
+    throw argumentError('options.sums', `another than '${sums}' for backend '${backend}'`, sums)
   if (maxRttMs !== undefined && !(maxRttMs > 0))
     throw argumentError('options.maxRttMs', 'milliseconds above 0', maxRttMs)
   if (nodes !== undefined) expectInteger('options.nodes', nodes, 1, 10_000)
@@ -319,6 +329,8 @@ function checkOptions(options: ClusterLoadOptions, names = optionNames): void {
   if (graceMs !== undefined) expectInteger('options.graceMs', graceMs, 0)
   expectSignal('options.signal', signal)
 }
+
+const isOnCpu = ({ backend, sums }: ClusterLoadOptions): boolean => backend === 'cpu' || sums === 'stream'
 
 const placeOptions = ({ strategy = 'auto', pins }: ClusterLoadOptions): PlaceOptions => ({
   objective: strategy === 'auto' ? 'latency' : 'throughput',

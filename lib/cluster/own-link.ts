@@ -12,7 +12,7 @@ import { type Answerer, StageLink, stageFrames } from './stages/stage-link.js'
 /** The options that travel. */
 export type OwnModelOptions = Pick<
   ClusterLoadOptions,
-  'strategy' | 'pins' | 'nodes' | 'backend' | 'precision' | 'token'
+  'strategy' | 'pins' | 'nodes' | 'backend' | 'precision' | 'token' | 'sums'
 >
 
 /** What a node has for one program. */

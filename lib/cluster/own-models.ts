@@ -6,19 +6,23 @@ import type { ClusterNode } from './node/cluster-node.js'
 import { askOwnNode, namesOf, type OwnModelOptions, outOfTurn, type Served, tellEvents } from './own-link.js'
 import type { Message, NamedTensors } from './stages/messages.js'
 import type { Pipeline, PipelineEvent } from './stages/pipeline.js'
+import type { StagePlan } from './stages/stage-place.js'
 
 /** A part of a model, and the name of the node that has it. */
 export interface NamedStage {
   readonly node: string
   readonly from: number
   readonly end: number
+  /** What several nodes that share the part sum over. */
+  readonly sums?: StagePlan['sums']
 }
 
 /** The stages of a model with the names of their nodes. */
 export function namedStages({ stages }: Pipeline, node: ClusterNode): NamedStage[] {
   const nameOf = namesOf(node)
-  return stages.map(({ nodeId, group = [nodeId], from, end }) => ({
+  return stages.map(({ nodeId, group = [nodeId], from, end, sums }) => ({
     ...{ node: group.map(nameOf).join('+'), from, end },
+    ...(sums && { sums }),
   }))
 }
 

@@ -28,6 +28,8 @@ export interface CollectiveAddon {
   communicatorMpi(seat: { epoch: number; rank: number; world: number; timeoutMs: number }): CommunicatorHandle
   /** What one rank makes for all: whoever has it can join. ERR_UNSUPPORTED without NCCL. */
   ncclSecret(): Promise<Uint8Array>
+  /** The number of the version of NCCL, such as 22803. ERR_UNSUPPORTED without NCCL. */
+  ncclVersion(): Promise<number>
   /** A rank with the GPU `device`, a CUDA ordinal. Nothing waits yet. */
   communicatorNccl(seat: {
     epoch: number

@@ -255,6 +255,11 @@ Napi::Value nccl_secret(const Napi::CallbackInfo& info) {
       });
 }
 
+Napi::Value nccl_version(const Napi::CallbackInfo& info) {
+  return start_query<int>(info.Env(), cuda::nccl_version,
+                          [](Napi::Env env, const int& version) { return Napi::Number::New(env, version); });
+}
+
 Napi::Value communicator_nccl(const Napi::CallbackInfo& info) {
   const Arguments in(info[0].As<Napi::Object>());
   cuda::NcclSeat seat{

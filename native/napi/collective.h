@@ -34,8 +34,9 @@ Napi::Value communicator_local(const Napi::CallbackInfo& info);
 Napi::Value communicator_mpi(const Napi::CallbackInfo& info);
 
 // ncclSecret(): a promise of the bytes that all ranks need; communicatorNccl({ epoch, rank, world, timeoutMs,
-// device, secret }): a handle.
+// device, secret }): a handle; ncclVersion(): a promise of the number of its version.
 Napi::Value nccl_secret(const Napi::CallbackInfo& info);
+Napi::Value nccl_version(const Napi::CallbackInfo& info);
 Napi::Value communicator_nccl(const Napi::CallbackInfo& info);
 
 // communicatorDelegate({ rank, world }, sum): a handle for plans, whose sums JavaScript makes. `sum(number,

@@ -6,6 +6,7 @@ import type { ClusterNode } from '../../cluster/node/cluster-node.js'
 import type { OwnModelOptions } from '../../cluster/own-link.js'
 import type { OwnModel } from '../../cluster/own-models.js'
 import type { PipelineEvent } from '../../cluster/stages/pipeline.js'
+import { type SumsChoice, sumChoices } from '../../cluster/stages/sum-choices.js'
 import { SparkError } from '../../core/errors.js'
 import { integerFrom, pathFrom } from '../numbers.js'
 import { formatBytes, printError } from '../output.js'
@@ -16,6 +17,7 @@ export interface NodeFlags {
   readonly nodes?: number
   readonly pin: string[]
   readonly strategy?: Strategy
+  readonly sums?: SumsChoice
   readonly fabric: string[]
   readonly clusterHome?: string
   readonly clusterPort?: number
@@ -35,6 +37,7 @@ export const nodeOptions = (): Option[] => [
   new Option('--strategy <kind>', 'how layers are spread over machines (default: pipeline)').choices([
     ...['auto', 'pipeline', 'tensor', 'hybrid'],
   ]),
+  new Option('--sums <kind>', 'what machines that share layers sum over (default: auto)').choices(sumChoices),
   new Option('--fabric <network>', 'an interface or network that nobody else is on; may be repeated')
     .argParser((value: string, list: string[]) => [...list, value])
     .default([]),
@@ -120,9 +123,10 @@ export const placementOptions = async ({
   nodes,
   pin,
   strategy = 'pipeline',
+  sums,
   token,
 }: NodeFlags): Promise<OwnModelOptions> => ({
-  ...{ strategy, pins: pin, ...(nodes !== undefined && { nodes }) },
+  ...{ strategy, pins: pin, ...(nodes !== undefined && { nodes }), ...(sums && { sums }) },
   ...(token !== undefined && { token: await readToken(token) }),
 })
 

@@ -28,11 +28,41 @@ export interface NcclParts {
 export async function joinNccl(rankOf: RankOf, parts: NcclParts, timeoutMs: number): Promise<Communicator> {
   const { interface: name, fabric, device, peers } = parts
   fabricNetworks('nccl', name, fabric)
+  const { epoch, rank } = rankOf
+  const secret = await (rank === 0 ? offer(epoch, peers) : ask(epoch, peers[0], timeoutMs))
+  return openNccl(rankOf, { interface: name, device, secret }, timeoutMs)
+}
+
+/** What a rank of NCCL has once it knows the secret of its world. */
+export interface NcclSeat {
+  /** In the fabric. */
+  readonly interface: string
+  readonly device: number
+  readonly secret: Uint8Array
+}
+
+/**
+ * Joins the ranks that have the same secret.
+ * @throws SparkError as {@link joinNccl}; ERR_IO with the reason of the signal
+ */
+export async function openNccl(
+  rankOf: RankOf,
+  { interface: name, device, secret }: NcclSeat,
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<NativeCommunicator> {
   Object.assign(process.env, ncclParameters(name))
   const { epoch, rank, world } = rankOf
-  const secret = await (rank === 0 ? offer(epoch, peers) : ask(epoch, peers[0], timeoutMs))
-  const handle = requireAddon().communicatorNccl({ epoch, rank, world, timeoutMs, device, secret })
-  return NativeCommunicator.open('nccl', rankOf, handle)
+  const addon = requireAddon()
+  const handle = addon.communicatorNccl({ epoch, rank, world, timeoutMs, device, secret })
+  const aborted = (): void => addon.communicatorAbort(handle, (signal!.reason as Error).message)
+  if (signal?.aborted) aborted()
+  signal?.addEventListener('abort', aborted)
+  try {
+    return await NativeCommunicator.open('nccl', rankOf, handle)
+  } finally {
+    signal?.removeEventListener('abort', aborted)
+  }
 }
 
 /** Keeps NCCL on an interface, and on its RDMA device where it has one; without GPUDirect, which GB10 lacks. */

@@ -98,6 +98,11 @@ export class StreamCommunicator implements Communicator {
     return communicator
   }
 
+  /** Aborted where a rank has gone or aborted: with why. */
+  get signal(): AbortSignal {
+    return this.#stop.signal
+  }
+
   async send(to: number, bytes: Uint8Array): Promise<void> {
     expectOther('to', to, this)
     expectBytes('bytes', bytes)

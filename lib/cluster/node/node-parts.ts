@@ -13,7 +13,7 @@ import { becomeMember } from './membership.js'
 import { NodeAudit } from './node-audit.js'
 import { NodeControl } from './node-control.js'
 import { NodeJobs } from './node-jobs.js'
-import type { ClusterNodeOptions } from './node-options.js'
+import { type ClusterNodeOptions, fabricOf } from './node-options.js'
 import { PressureWatch } from './pressure-watch.js'
 
 /** What a node is made of, once it is a member. */
@@ -56,7 +56,7 @@ export async function openParts(
     // Locks the folder: of two processes the second ends here.
     const log = await open(AuditLog.open(identity, { folder: auditFolder(home), onCheckpoint }))
     const registry = await DeviceRegistry.open({ nodeId, file: path.join(home, 'devices.json') })
-    const stages = await open(StageService.open(nodeId, home))
+    const stages = await open(StageService.open(nodeId, home, fabricOf(options)))
     const { control: kind, nats, host, port } = options
     const control = await open(
       NodeControl.open({

@@ -5,6 +5,7 @@ import type { Graph } from '../../graph/graph.js'
 import type { StageEnds } from '../../graph/rewrites/cut.js'
 import type { SplitOptions } from '../../graph/rewrites/split.js'
 import { joinStates, type StateShapes, shareStates, stateShapesOf } from './group-states.js'
+import type { GroupSums } from './group-sums.js'
 import type { Message, NamedTensors } from './messages.js'
 import { isLoss, type LoadedStage, type Place, type Seat, StagePlace, type StagePlan } from './stage-place.js'
 import type { StageParts } from './staged-model.js'
@@ -17,6 +18,7 @@ export class GroupPlace implements Place {
   readonly #ranks: readonly StagePlace[]
   /** What the ranks have joined; undefined before, and once a run has failed. */
   #group: number | undefined
+  #agreed: StagePlan
   #shapes: readonly StateShapes[] = []
   #loaded: Promise<LoadedStage> | undefined
   #turn: Promise<unknown> = Promise.resolve()
@@ -32,6 +34,7 @@ export class GroupPlace implements Place {
     seat: (nodeId: string) => Seat | undefined,
   ) {
     this.plan = plan
+    this.#agreed = plan
     this.graph = stage.graph
     this.ends = stage.ends
     const { group = [], from, end, options } = plan
@@ -42,13 +45,18 @@ export class GroupPlace implements Place {
     })
   }
 
+  get agreed(): StagePlan {
+    return this.#agreed
+  }
+
   get nodes(): Place['nodes'] {
     return this.#ranks.flatMap(({ nodes }) => nodes)
   }
 
-  equals({ group = [], from, end }: StagePlan): boolean {
+  equals({ group = [], from, end, options }: StagePlan): boolean {
     const { plan } = this
-    return plan.from === from && plan.end === end && `${plan.group}` === `${group}`
+    const isSame = plan.from === from && plan.end === end && `${plan.group}` === `${group}`
+    return isSame && plan.options.backend === options.backend
   }
 
   load(signal: AbortSignal, again = false): Promise<LoadedStage> {
@@ -85,7 +93,9 @@ export class GroupPlace implements Place {
     const ended = AbortSignal.any([signal, failed.signal])
     const joined = this.#ranks.map(rank => rank.ask({ op: 'join', group, peers }, {}, ended))
     for (const each of joined) each.catch(error => failed.abort(error))
-    await all(joined)
+    const [{ words }] = (await all(joined)) as [Message]
+    const { sums, backend } = words as unknown as GroupSums
+    this.#agreed = { ...this.plan, sums, options: { ...this.plan.options, backend } }
     this.#group = group
   }
 

@@ -4,10 +4,11 @@ import type { Graph } from '../../graph/graph.js'
 import type { SplitOptions } from '../../graph/rewrites/split.js'
 import { Model } from '../../model/model.js'
 import type { ModelOptions } from '../../model/model-options.js'
-import { forPlans, type PlanRank } from '../communicators/for-plans.js'
-import { join } from '../communicators/join.js'
+import type { PlanRank } from '../communicators/for-plans.js'
 import type { LinkChannel } from '../links/channels.js'
-import type { GroupQuestion } from './questions.js'
+import type { Fabric } from '../links/fabric.js'
+import { type GroupSums, joinSums } from './group-sums.js'
+import type { GroupQuestion, StageOptions } from './questions.js'
 import type { RankChannels } from './rank-channels.js'
 
 /** What a {@link GroupRank} needs. */
@@ -15,15 +16,18 @@ export interface GroupRankParts {
   /** The split of the graph of this rank. */
   readonly graph: Graph
   readonly share: SplitOptions
-  readonly options: ModelOptions
+  /** Those of all ranks. */
+  readonly options: StageOptions
   /** What goes to another node. */
   readonly channels: (nodeId: string) => RankChannels | undefined
+  /** Networks that may carry plaintext. */
+  readonly fabric: Fabric
 }
 
 interface Joined {
   readonly group: number
   readonly model: Model
-  readonly communicator: PlanRank
+  readonly communicator: PlanRank & GroupSums
   readonly close: () => void
 }
 
@@ -43,6 +47,11 @@ export class GroupRank {
   /** Number of what it has joined. */
   get group(): number | undefined {
     return this.#joined?.group
+  }
+
+  /** How the ranks compute, once it has joined. */
+  get sums(): GroupSums | undefined {
+    return this.#joined?.communicator
   }
 
   /** Its model, once it has joined. */
@@ -96,19 +105,21 @@ export class GroupRank {
   }
 
   async #join(group: number, peers: readonly string[], signal: AbortSignal): Promise<Model> {
-    const { graph, options, share } = this.#parts
+    const { graph, options, share, fabric } = this.#parts
     const { rank, world } = share
     signal.throwIfAborted()
     const { links, close } = this.#open(group, peers)
-    let communicator: PlanRank | undefined
-    const aborted = (): void => {
-      if (communicator) communicator.abort(String(signal.reason?.message ?? signal.reason))
-      else close()
-    }
+    let communicator: (PlanRank & GroupSums) | undefined
+    const aborted = (): void => communicator?.abort(String(signal.reason?.message ?? signal.reason))
     signal.addEventListener('abort', aborted)
     try {
-      communicator = forPlans(await join({ kind: 'stream', epoch: group, rank, world, peers: links }))
-      const model = await Model.fromGraph(graph, { ...options, communicator, signal })
+      communicator = await joinSums({ epoch: group, rank, world, links, close, fabric, options }, signal)
+      const { token: _, sums: __, ...given } = options
+      const { backend } = communicator
+      const model = await Model.fromGraph(graph, {
+        ...(given as ModelOptions),
+        ...{ backend, communicator, signal },
+      })
       if (signal.aborted) model.dispose()
       signal.throwIfAborted()
       this.#joined = { group, model, communicator, close }

@@ -67,23 +67,25 @@ export function plansOf(
   })
 }
 
-/** The nodes of a stage, and how they run it. Groups compute on CPUs, whose plans sum over ranks. */
+/** The nodes of a stage, and how they run it. A group that was placed on GPUs computes there if all of its nodes can. */
 function nodesOf(
   group: readonly string[],
   placed: NonNullable<StageOptions['backend']>,
-  { backend, precision = 'fp32', threads, token }: Computing,
+  { backend, sums, precision = 'fp32', threads, token }: Computing,
 ): Pick<StagePlan, 'nodeId' | 'group' | 'options'> {
   const isGroup = group.length > 1
-  if (isGroup && backend !== undefined && backend !== 'cpu' && backend !== 'auto')
+  if (isGroup && backend === 'js')
     throw new SparkError(
       'ERR_UNSUPPORTED',
       `backend '${backend}' cannot sum over nodes that share layers: leave options.backend out, or use strategy 'pipeline'`,
     )
+  const ofGroup = placed === 'cuda' || sums === 'nccl' ? 'auto' : placed
   return {
     nodeId: group[0]!,
     ...(isGroup && { group }),
     options: {
-      backend: isGroup ? 'cpu' : (backend ?? placed),
+      backend: backend ?? (isGroup ? ofGroup : placed),
+      ...(isGroup && sums !== undefined && { sums }),
       precision,
       ...(threads !== undefined && { threads }),
       ...(token !== undefined && { token }),
@@ -93,6 +95,6 @@ function nodesOf(
 
 /** All layers on a group, or on the only node of it. */
 export const wholeOn = (group: readonly string[], { nodes }: Graph, options: Computing): StagePlan => ({
-  ...nodesOf(group, 'cpu', options),
+  ...nodesOf(group, 'auto', options),
   ...{ from: 0, end: nodes.length },
 })

@@ -91,7 +91,7 @@ export class Pipeline {
 
   /** Where the stages are now. */
   get stages(): readonly StagePlan[] {
-    return this.#stages.map(({ plan }) => plan)
+    return this.#stages.map(({ agreed }) => agreed)
   }
 
   /**
@@ -244,7 +244,7 @@ export class Pipeline {
   async #toCpu({ stage, cause }: DeviceFailure): Promise<void> {
     // Another run has met it before.
     if (!this.#stages.includes(stage)) return
-    if (stage.plan.options.backend === 'cpu' || stage.plan.group) throw cause
+    if (stage.agreed.options.backend === 'cpu') throw cause
     this.#parts.onEvent({ type: 'failed', nodes: nodesOf([stage]), why: cause.message })
     await stage.ask({ op: 'unload' }).catch(error => debug((error as Error).message))
     const plans = this.#stages.map(({ plan }) =>

@@ -6,11 +6,14 @@ import type { DecoderForm } from '../../text/generation/decoder-engine.js'
 import { maxWorld } from '../communicators/communicator.js'
 import { parseManifest } from '../weights/manifest.js'
 import type { StageParts } from './staged-model.js'
+import { type SumsChoice, sumChoices } from './sum-choices.js'
 
 /** How a stage is run. */
 export interface StageOptions {
   /** Default: the best of the node. */
   readonly backend?: 'auto' | 'cpu' | 'js' | 'cuda'
+  /** What a group of nodes sums over. Default: `auto`. */
+  readonly sums?: SumsChoice
   /** As of `Model.load`. */
   readonly precision?: string
   /** Of a stage on the CPU. */
@@ -146,9 +149,10 @@ function checkDecoder(value: unknown): DecoderForm {
 }
 
 function checkOptions(value: unknown): StageOptions {
-  const { backend, precision, threads, token } = (value ?? {}) as Record<string, unknown>
+  const { backend, sums, precision, threads, token } = (value ?? {}) as Record<string, unknown>
   const known = [undefined, 'auto', 'cpu', 'js', 'cuda']
   if (!known.includes(backend as string | undefined)) throw wrong('an unknown backend')
+  if (sums !== undefined && !sumChoices.includes(sums as SumsChoice)) throw wrong('unknown sums')
   if (precision !== undefined && !isShortName(precision)) throw wrong('an unknown precision')
   if (threads !== undefined && !(isCount(threads) && threads >= 1 && threads <= 1024))
     throw wrong('threads that are no number')
@@ -156,6 +160,7 @@ function checkOptions(value: unknown): StageOptions {
     throw wrong('a token that is none')
   return {
     ...(backend !== undefined && { backend: backend as NonNullable<StageOptions['backend']> }),
+    ...(sums !== undefined && { sums: sums as SumsChoice }),
     ...(precision !== undefined && { precision }),
     ...(threads !== undefined && { threads }),
     ...(token !== undefined && { token }),

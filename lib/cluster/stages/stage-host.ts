@@ -6,6 +6,7 @@ import type { Graph } from '../../graph/graph.js'
 import { Model } from '../../model/model.js'
 import type { ModelOptions } from '../../model/model-options.js'
 import type { StatefulModel } from '../../model/stateful-model.js'
+import { Fabric } from '../links/fabric.js'
 import type { Grant } from '../trust/token-gate.js'
 import type { ChunkSource } from '../weights/sources.js'
 import type { WeightStore } from '../weights/weight-store.js'
@@ -31,6 +32,8 @@ export interface StageHostOptions {
   readonly sources: () => readonly ChunkSource[]
   /** What ranks of a group send to another node; undefined where there is no link to it. */
   readonly ranks: (nodeId: string) => RankChannels | undefined
+  /** Networks that may carry plaintext. Default: this machine's loopback only. */
+  readonly fabric?: Fabric
   /** The GPU, by the id that tokens name it by, that a model with these options runs on; undefined for the processor. */
   readonly gpuOf?: (options: ModelOptions) => Promise<string | undefined>
   /** Hears what is loaded, computed and freed for whom. */
@@ -201,7 +204,7 @@ export class StageHost {
     asked: AbortSignal,
     grant: Grant | undefined,
   ): Promise<{ loaded: Loaded; fetched: number }> {
-    const { store, sources, folder, ranks } = this.#options
+    const { store, sources, folder, ranks, fabric = new Fabric() } = this.#options
     const own = path.join(folder, `${process.pid}-${this.#folders++}`)
     const signal = whileGranted(asked, grant)
     let release = (): void => {}
@@ -211,11 +214,11 @@ export class StageHost {
         onFetched: (from, count) => this.#told('transfer', from, count, grant),
       })
       const { share } = parts
-      const { token: _, ...modelOptions } = options
+      const { token: _, sums: __, ...modelOptions } = options
       const given = modelOptions as ModelOptions
       const gpu = await this.#options.gpuOf?.(given)
       release = grant?.allocate(weightBytesOf(graph), gpu, () => this.#erase(key)) ?? release
-      const rank = share && new GroupRank({ graph, share, options: given, channels: ranks })
+      const rank = share && new GroupRank({ graph, share, options, channels: ranks, fabric })
       const model = share ? undefined : await Model.fromGraph(graph, { ...given, signal })
       const states = statesOf(graph, parts.states)
       const shapes = shapesOf(graph, new Map(states).keys())
@@ -232,12 +235,13 @@ export class StageHost {
   async #group(stage: Loaded, question: GroupQuestion, signal: AbortSignal): Promise<Message> {
     const { rank, sequences } = stage
     if (!rank) throw new SparkError('ERR_ARGUMENT', `stage ${question.stage} is that of one node`)
-    if (question.op === 'abort') rank.abort(question.group, 'another rank failed')
-    else {
-      for (const name of [...sequences.keys()]) this.#drop(stage, name)
-      await rank.join(question, signal)
+    if (question.op === 'abort') {
+      rank.abort(question.group, 'another rank failed')
+      return said({})
     }
-    return said({})
+    for (const name of [...sequences.keys()]) this.#drop(stage, name)
+    await rank.join(question, signal)
+    return said(sumsOf(rank))
   }
 
   async #run(
@@ -336,8 +340,11 @@ const lostSequence = (name: string): SparkError =>
 
 const told = ({ bytes, rank, shapes }: Loaded): Message['words'] => ({
   bytes,
-  ...(rank && { group: rank.group, shapes }),
+  ...(rank && { group: rank.group, shapes, ...sumsOf(rank) }),
 })
+
+const sumsOf = ({ sums }: GroupRank): Message['words'] =>
+  sums ? { sums: sums.sums, backend: sums.backend } : {}
 
 function modelOf({ model, rank }: Loaded): Model {
   const own = model ?? rank?.model

@@ -2,6 +2,7 @@
 import { SparkError } from '../../core/errors.js'
 import type { Graph } from '../../graph/graph.js'
 import type { StageEnds } from '../../graph/rewrites/cut.js'
+import type { GroupSums } from './group-sums.js'
 import type { Message, NamedTensors } from './messages.js'
 import type { StageOptions } from './questions.js'
 import type { StageParts } from './staged-model.js'
@@ -27,6 +28,8 @@ export interface StagePlan {
   readonly end: number
   /** Which of the node's backends. */
   readonly options: StageOptions
+  /** What a group sums over, once its nodes have agreed. */
+  readonly sums?: GroupSums['sums']
 }
 
 /** What a node says of a stage that it has loaded. */
@@ -40,6 +43,8 @@ export interface LoadedStage {
 /** A stage, and where it is. */
 export interface Place {
   readonly plan: StagePlan
+  /** The plan, and what its nodes have agreed on. */
+  readonly agreed: StagePlan
   readonly ends: StageEnds
   readonly graph: Graph
   /** Its nodes: what people call them, and whether all are there. */
@@ -80,6 +85,10 @@ export class StagePlace implements Place {
     this.#parts = stage.parts
     this.#seat = seat
     this.#name = seat(plan.nodeId)?.name ?? plan.nodeId
+  }
+
+  get agreed(): StagePlan {
+    return this.plan
   }
 
   get nodes(): Place['nodes'] {

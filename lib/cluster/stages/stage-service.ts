@@ -6,6 +6,7 @@ import type { ModelOptions } from '../../model/model-options.js'
 import { rankFrames } from '../communicators/stream.js'
 import { gpuOfModel } from '../devices/detect-devices.js'
 import type { LinkChannels } from '../links/channels.js'
+import type { Fabric } from '../links/fabric.js'
 import type { FrameStream } from '../links/frame-stream.js'
 import { type ChunkLink, chunkFrames, serveChunks } from '../weights/chunk-link.js'
 import { WeightStore } from '../weights/weight-store.js'
@@ -39,9 +40,10 @@ export class StageService {
 
   /**
    * Opens the folders `weights` and `stages` of a node.
+   * @param fabric - networks that may carry plaintext
    * @throws SparkError ERR_BUSY, ERR_IO
    */
-  static async open(nodeId: string, home: string): Promise<StageService> {
+  static async open(nodeId: string, home: string, fabric: Fabric): Promise<StageService> {
     const store = await WeightStore.open(path.join(home, 'weights'))
     const folder = path.join(home, 'stages')
     await rm(folder, { recursive: true, force: true })
@@ -49,7 +51,7 @@ export class StageService {
     const onUse = (use: StageUse): void => service.onUse(use)
     const ranks = (peer: string): RankChannels | undefined => service.#peers.get(peer)?.ranks
     const gpuOf = async (options: ModelOptions) => gpuOfModel(nodeId, await HardwareInfo.detect(), options)
-    const host = new StageHost({ folder, store, sources, ranks, gpuOf, onUse })
+    const host = new StageHost({ folder, store, sources, ranks, fabric, gpuOf, onUse })
     const service = new StageService(nodeId, store, host)
     return service
   }

@@ -3,6 +3,7 @@ import { GraphBuilder, Tensor } from 'dgx-spark'
 import t from 'tap'
 import { rankFrames } from '#lib/cluster/communicators/stream.js'
 import { LinkChannels } from '#lib/cluster/links/channels.js'
+import { Fabric } from '#lib/cluster/links/fabric.js'
 import { GroupRank } from '#lib/cluster/stages/group-rank.js'
 import type { GroupQuestion } from '#lib/cluster/stages/questions.js'
 import { RankChannels } from '#lib/cluster/stages/rank-channels.js'
@@ -32,6 +33,7 @@ t.test('joins that overlap', { skip }, async t => {
     return new GroupRank({
       ...{ graph: splitGraph(graph(), share).graph, share, options },
       channels: () => channels,
+      fabric: new Fabric(),
     })
   })
   const [a, b] = ranks as [GroupRank, GroupRank]

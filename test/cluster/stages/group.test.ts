@@ -170,6 +170,8 @@ t.test('nodes that share layers', { skip }, async t => {
     await t.rejects(load(t, file, { strategy: 'tensor', pins: ['0-1=one'] }), { code: 'ERR_ARGUMENT' })
     await t.rejects(load(t, file, { strategy: 'tensor', backend: 'js' }), { code: 'ERR_UNSUPPORTED' })
     await t.rejects(load(t, file, { strategy: 'all' as 'auto' }), { code: 'ERR_ARGUMENT' })
+    await t.rejects(load(t, file, { sums: 'ring' as 'auto' }), { code: 'ERR_ARGUMENT' })
+    await t.rejects(load(t, file, { sums: 'nccl' }), { code: 'ERR_ARGUMENT', message: /backend 'cpu'/ })
     const { model } = await load(t, file, { ...slow, strategy: 'auto' })
     t.equal(model.stages[0]!.group, undefined, 'auto takes no group then')
   })

@@ -351,6 +351,13 @@ NcclSecret make_nccl_secret() {
   return secret;
 }
 
+int nccl_version() {
+  const Nccl& nccl = Nccl::get();
+  int version = 0;
+  nccl.check(nccl.ncclGetVersion(&version), "ncclGetVersion");
+  return version;
+}
+
 std::shared_ptr<StreamCommunicator> join_nccl(const NcclSeat& seat) {
   return std::make_shared<NcclCommunicator>(seat);
 }

@@ -19,6 +19,9 @@ using NcclSecret = std::array<NcclUniqueId, 3>;
 
 NcclSecret make_nccl_secret();
 
+// Such as 22803 for NCCL 2.28.3. Throws ERR_UNSUPPORTED where there is no NCCL 2.18 or newer.
+int nccl_version();
+
 struct NcclSeat {
   uint64_t epoch;
   int rank, world;

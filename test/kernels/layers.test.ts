@@ -34,6 +34,35 @@ t.test('resizing along an axis', t => {
   t.end()
 })
 
+t.test('nearest elements along an axis: repeated, in other orders, weighed', t => {
+  const size = 19
+  const upTo = (times: number) => Int32Array.from({ length: size * times }, (_, q) => Math.floor(q / times))
+  const ones = (count: number) => new Float32Array(count).fill(1)
+  const weighed = ones(2 * size)
+  weighed[7] = 0.5
+  for (const inner of [1, 5])
+    for (const [taps, weights] of [
+      ...[1, 2, 3].map(times => [upTo(times), ones(size * times)] as const),
+      [upTo(2).reverse(), ones(2 * size)] as const,
+      [upTo(2), weighed] as const,
+      [upTo(1).filter(tap => tap % 2 === 0), ones(10)] as const,
+    ]) {
+      const args = {
+        ...{ outer: 3, size, inner, out: taps.length, count: 1 },
+        x: numbers(3 * size * inner),
+        ...{ taps, weights },
+      }
+      const [js, cpu] = [0, 1].map(() => new Float32Array(3 * taps.length * inner)) as [
+        Float32Array,
+        Float32Array,
+      ]
+      jsKernels.runSync('resample', { ...args, y: js })
+      addon.run('resample', { ...args, y: cpu })
+      t.strictSame(cpu, js, `${taps.length} of ${size}, lines of ${inner}`)
+    }
+  t.end()
+})
+
 t.test('images at the points of a grid', t => {
   for (const image of [
     [5, 7],

@@ -131,10 +131,14 @@ function resampled(ctx: Lowering, value: Value, axis: number, made: SymbolicTaps
   return { dtype: 'f32', shape, buffer: y }
 }
 
-/** x, roi, scales, sizes: one axis after the other. */
+/**
+ * x, roi, scales, sizes: one axis after the other. Nearest elements are found along the last axis first, while there are few of
+ * them: behind it whole lines are copied.
+ */
 function resize(ctx: Lowering): void {
   let value = ctx.input(0)
-  for (const axis of resizedAxes(ctx, 1, ctx.shape(0), ctx.output().shape)) {
+  const axes = resizedAxes(ctx, 1, ctx.shape(0), ctx.output().shape)
+  for (const axis of ctx.text('mode') === 'nearest' ? axes.sort((a, b) => b.axis - a.axis) : axes) {
     const taps = symbolicTaps(ctx, axis)
     if (taps) value = resampled(ctx, value, axis.axis, taps)
   }

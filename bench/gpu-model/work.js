@@ -19,8 +19,8 @@ import { matrices } from '../random-llama.js'
 /** @typedef {BlockFormat | 'F8_E4M3'} WeightFormat */
 
 /** Kernels of a decoder layer and of what is around the layers: as many as our plans launch. */
-export const launchesPerLayer = 14
-const otherLaunches = 3
+export const launchesPerLayer = 13
+export const otherLaunches = 10
 
 /** @param {WeightFormat} format @param {number} count */
 const bytesOf = (format, count) =>

@@ -109,6 +109,8 @@ foreach(source ${KERNEL_SOURCES})
   string(APPEND KERNEL_TABLE "    {\"${family}\", spark_kernels_${family}, spark_kernels_${family}_end},\n")
 endforeach()
 
+add_custom_target(kernels DEPENDS ${fatbins})
+
 # Fatbins that were built elsewhere count as made by the version that releases are made with.
 set(KERNELS_CUDA 13000)
 if(NOT DGX_SPARK_FATBINS AND nvcc_version MATCHES "^([0-9]+)\\.([0-9]+)$")

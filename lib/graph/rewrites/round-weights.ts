@@ -93,14 +93,16 @@ export function layoutOf(
 }
 
 /**
- * A weight that its file holds in the format of the mode, or in blocks of fewer bits: as it is there, while products round
- * activations as the mode does.
+ * A weight that its file holds in the format of the mode, or in fewer bits: as it is there, while products round activations
+ * as the mode does.
  */
 function asInFile(constant: Constant, mode: Precision): Constant | undefined {
   const { weight, shape, byteLength } = constant
   if (!weight?.exact) return undefined
   const { format } = weight.shared
-  if (format !== modeFormats[mode] && !isBlockFormat(format)) return undefined
+  const own = modeFormats[mode]
+  const isNarrower = isBlockFormat(format) || (own && shape.length === 2 && codesInBf16.includes(format))
+  if (format !== own && !isNarrower) return undefined
   return Constant.lazy('f32', shape, {
     byteLength,
     read: () => constant.bytes,
@@ -110,6 +112,9 @@ function asInFile(constant: Constant, mode: Precision): Constant | undefined {
 
 /** The formats of modes that leave a number as it is where its format holds it. */
 const modeFormats: Readonly<Partial<Record<Precision, WeightFormat>>> = { fp16: 'f16', bf16: 'bf16' }
+
+/** Formats whose codes products take as they are, since bf16 holds each of them. */
+const codesInBf16: readonly WeightFormat[] = ['f8_e4m3', 'nvfp4']
 
 /** The weight in the format of `mode`; undefined where the format cannot hold its rows. */
 function roundedWeight(

@@ -1,4 +1,4 @@
-// Weights that a precision mode finds in its own format, or in blocks, stay as they are.
+// Weights that a precision mode finds in its own format, or in fewer bits, stay as they are.
 import t from 'tap'
 import { precisions } from '#lib/core/config.js'
 import { int } from '#lib/graph/attributes.js'
@@ -23,6 +23,22 @@ const blocks: Weight = {
   cols,
   data: encodeBlocks('Q4_0', uniform(randomGenerator(1), rows * cols)),
 }
+const bytes = (count: number): Uint8Array => Uint8Array.from({ length: count }, (_, i) => 0x30 + (i % 16))
+const fp8: Weight = {
+  format: 'f8_e4m3',
+  rows,
+  cols,
+  data: bytes(rows * cols),
+  rowScale: new Float32Array(rows).fill(0.5),
+}
+const nvfp4: Weight = {
+  format: 'nvfp4',
+  rows,
+  cols,
+  data: bytes((rows * cols) / 2),
+  blockScale: bytes((rows * cols) / 16),
+  tensorScale: 0.5,
+}
 
 /** The rows of a table and their products with the same table, whose codes are those of a file. */
 function tied(weight: Weight): Graph {
@@ -43,6 +59,8 @@ for (const [name, weight, modes] of [
   ['bf16', sixteenBits('bf16'), ['bf16']],
   ['f16', sixteenBits('f16'), ['fp16']],
   ['blocks', blocks, ['fp16', 'bf16', 'fp8', 'nvfp4']],
+  ['FP8', fp8, ['fp16', 'bf16']],
+  ['NVFP4', nvfp4, ['fp16', 'bf16']],
 ] as const)
   t.test(`${name}: kept, and products round their rows, in ${modes.join(', ')}`, async t => {
     const graph = tied(weight)

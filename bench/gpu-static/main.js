@@ -1,0 +1,33 @@
+// main.js: compiles every kernel and prints what its machine code tells: npm run gpu:static [-- names] [--write]. With --write
+// the figures become the budgets; without it a kernel that is worse than its budget ends the run with code 1. --fatbins=folder
+// reads kernels that are compiled already, for the targets that they are compiled for.
+import { parseCommandLine } from '../command-line.js'
+import { readBudgets, worse, writeBudgets } from './budgets.js'
+import { compileKernels, nvccRelease } from './compile.js'
+import { figuresOfFolder, targets } from './figures.js'
+import { gpus } from './occupancy.js'
+import { figuresTable } from './table.js'
+
+const { values, positionals } = parseCommandLine({
+  allowPositionals: true,
+  options: { write: { type: 'boolean', default: false }, fatbins: { type: 'string' } },
+})
+const nvcc = nvccRelease()
+if (!nvcc) {
+  console.error('nvcc is not installed: there is no machine code to read')
+  process.exit(1)
+}
+const folder = values.fatbins ?? compileKernels()
+for (const target of targets) {
+  const figures = await figuresOfFolder(folder, target)
+  if (figures.length === 0) continue
+  const shown = figures.filter(({ name }) => positionals.every(part => name.includes(part)))
+  console.log(`\n${gpus[target].name}, sm_${target}: ${figures.length} kernels\n${figuresTable(shown)}`)
+  if (values.write) {
+    writeBudgets(nvcc, target, figures)
+    continue
+  }
+  const problems = worse(readBudgets()[target], figures)
+  for (const problem of problems) console.error(`sm_${target}: ${problem}`)
+  if (problems.length > 0) process.exitCode = 1
+}

@@ -1,0 +1,89 @@
+// plans.js: bytes that the plan of a decoder moves for one token, counted by the operands of its steps.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { optimizedGraph } from '#lib/cli/inspection.js'
+import { elementBytes } from '#lib/core/dtype.js'
+import { Pacer } from '#lib/core/paced.js'
+import { namedStates } from '#lib/graph/edit.js'
+import { compile } from '#lib/plan/compile.js'
+import { readModelFiles } from '#lib/text/files/model-files.js'
+import { engineGraph } from '#lib/text/generation/decoder-engine.js'
+import { writeRandomLlama } from '../random-llama.js'
+
+/** @import { Operand, Program, Step } from '#lib/plan/program.js' */
+/** @import { Decoder } from '#lib/text/architectures/decoder.js' */
+/** @import { LlamaFormat, LlamaSizes } from '../random-llama.js' */
+
+/**
+ * @typedef {object} Traffic
+ * @property {number} moved bytes that the steps read and write, each operand once
+ * @property {number} minimum bytes of weights, and of the keys and values that a token sees
+ * @property {number} steps
+ */
+
+const blockSize = 16
+const cacheType = 'bf16'
+
+/** The operands of a step. @param {object} args @returns {[name: string, operand: Operand][]} */
+const operandsOf = args =>
+  Object.entries(args).flatMap(([name, value]) => {
+    if (value === null || typeof value !== 'object' || ArrayBuffer.isView(value)) return []
+    return 'access' in value ? [/** @type {[string, Operand]} */ ([name, value])] : operandsOf(value)
+  })
+
+/** Elements of an operand that a step for one token reads or writes, where its kernel does not come to all of them. @param {Step} step @param {string} name @param {number} context */
+function elementsOf({ op, args }, name, context) {
+  if (op === 'gatherRows' && name === 'data') return Number(args.weight.cols)
+  if (op !== 'pagedAttention' || !name.endsWith('Cache')) return undefined
+  return (context + 1) * Number(args.kvHeads) * Number(args.depth)
+}
+
+/** @param {Program} program @param {number} context tokens in front of the one that is read @returns {Traffic} */
+export function trafficOf({ steps }, context) {
+  let [moved, minimum] = [0, 0]
+  for (const step of steps)
+    for (const [name, operand] of operandsOf(step.args)) {
+      const bytes = elementBytes(
+        operand.buffer.dtype,
+        elementsOf(step, name, context) ?? Number(operand.count),
+      )
+      moved += bytes
+      if (['constant', 'state'].includes(operand.buffer.storage)) minimum += bytes
+    }
+  return { moved, minimum, steps: steps.length }
+}
+
+/** The plan of a GPU for one token behind `context` others. @param {Decoder} decoder @param {number} context */
+async function decodePlan(decoder, context) {
+  const table = 2 ** Math.ceil(Math.log2(Math.max(16, (context + 1) / blockSize)))
+  const graph = engineGraph(decoder, { activations: 'f32', blocks: table, blockSize, cacheType })
+  const one = ['tokens', 'positions', 'long', 'past', 'rows'].map(name => [name, [1]])
+  const shapes = { ...Object.fromEntries(one), starts: [2], blocks: [1, table] }
+  const { graph: optimized } = await optimizedGraph(graph, shapes, 'bf16')
+  const updates = namedStates(graph.inputs, graph.outputs)
+  const next = new Set(updates.values())
+  const outputs = optimized.outputs.filter(({ name }) => !next.has(name))
+  const states = new Map([...updates.keys()].map(name => [name, { axis: undefined, capacity: 0 }]))
+  return compile(
+    { ...optimized, updates, outputs },
+    { backend: 'cuda', mode: 'bf16', bf16Support: 'matrix', states },
+  )
+}
+
+/** @param {LlamaFormat} format @param {LlamaSizes} sizes @param {readonly number[]} contexts @returns {Promise<Traffic[]>} */
+export async function decodeTraffic(format, sizes, contexts) {
+  const folder = await mkdtemp(path.join(tmpdir(), 'dgx-spark-plans-'))
+  try {
+    const file = path.join(folder, 'model.gguf')
+    await writeRandomLlama(file, format, sizes)
+    const { model } = await readModelFiles(file, new Pacer())
+    if (model.kind !== 'decoder') throw new Error(`${file} is no decoder`)
+    /** @type {Traffic[]} */
+    const all = []
+    for (const context of contexts) all.push(trafficOf(await decodePlan(model.decoder, context), context))
+    return all
+  } finally {
+    await rm(folder, { recursive: true })
+  }
+}

@@ -1,0 +1,61 @@
+// What a step of generation costs on a GPU, counted: launches and blocks on the fake driver, bytes by the operands of the plan.
+import { spawnSync } from 'node:child_process'
+import t from 'tap'
+import { launchesPerLayer, otherLaunches } from '../../bench/gpu-model/work.js'
+import { gpus } from '../../bench/gpu-static/occupancy.js'
+import { decodeTraffic } from '../../bench/gpu-static/plans.js'
+import { matrixElements } from '../../bench/random-llama.js'
+import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
+import { machine } from '../fixtures/machine-log.js'
+import { integrated } from '../fixtures/machines.js'
+
+const sizes = { hidden: 256, inner: 512, layers: 1, heads: 4, kvHeads: 2, headSize: 64, vocabulary: 320 }
+/** Bytes of an element of a matrix. */
+const formats = { BF16: 2, NVFP4: 36 / 64, Q4_K: 144 / 256, Q4_0: 18 / 32 } as const
+const names = Object.keys(formats) as (keyof typeof formats)[]
+
+t.test('a step reads weights, keys and values once, and little else', async t => {
+  const large = { ...sizes, hidden: 1024, inner: 2048, heads: 16, kvHeads: 4 }
+  const contexts = [0, 1000]
+  for (const format of names) {
+    const norms = 4 * 3 * large.hidden
+    for (const [i, { moved, minimum }] of (await decodeTraffic(format, large, contexts)).entries()) {
+      const cache = 2 * 2 * (contexts[i]! + 1) * large.kvHeads * large.headSize
+      const read = formats[format] * matrixElements(large) + norms + cache
+      t.ok(Math.abs(minimum / read - 1) < 0.01, `${format}: ${minimum} bytes, ${read} by its sizes`)
+      t.ok(moved <= 1.1 * minimum, `${format} behind ${contexts[i]}: ${moved} of at least ${minimum} bytes`)
+    }
+  }
+})
+
+t.test('launches', { skip: noCudaCalls }, async t => {
+  const fakeDriver = new FakeDriver(['cuda', 'nvml'])
+  t.teardown(() => fakeDriver.dispose())
+  /** What a step launches, and how many kernels its graph has. */
+  const step = (format: keyof typeof formats, changes: object) => {
+    const { env, lines } = machine(fakeDriver, integrated)
+    const args = ['test/fixtures/text/decode-child.js', format, JSON.stringify({ ...sizes, ...changes })]
+    const { status, stderr } = spawnSync(process.execPath, args, {
+      encoding: 'utf8',
+      env: { ...process.env, NODE_OPTIONS: '', ...env },
+      timeout: 120_000,
+    })
+    t.equal(status, 0, `${format}: ${stderr}`)
+    const kernels = Number(
+      lines('instantiate')
+        .at(-1)
+        ?.match(/(\d+) kernels/)?.[1],
+    )
+    return { kernels, launches: lines('launch').slice(-kernels) }
+  }
+  const [one, two] = [1, 2].map(layers => step('BF16', { layers, prompt: 4 }).kernels) as [number, number]
+  t.equal(two - one, launchesPerLayer, 'launches of a layer')
+  t.equal(2 * one - two, otherLaunches, 'launches around the layers')
+  for (const format of names.slice(1)) t.equal(step(format, { prompt: 4 }).kernels, one, format)
+  const blocks = (prompt: number) => {
+    const { launches } = step('Q4_0', { heads: 32, kvHeads: 8, headSize: 128, prompt })
+    const attention = launches.find(line => line.startsWith('launch paged_attention_'))
+    return Number(attention?.split(' ')[3])
+  }
+  t.ok(blocks(4096) >= 0.9 * gpus['121f'].multiprocessors, 'attention behind 4,096 tokens fills a GB10')
+})

@@ -35,7 +35,7 @@ import {
   nodesThatFit,
   withSums,
 } from './stages/group-plans.js'
-import { besideKept, type LiveNodes, plansOf, throughHere, wholeOn } from './stages/live-plans.js'
+import { besideKept, heldBy, type LiveNodes, plansOf, throughHere, wholeOn } from './stages/live-plans.js'
 import { Pipeline, type PipelineEvent } from './stages/pipeline.js'
 import type { StageOptions } from './stages/questions.js'
 import type { StagePlan } from './stages/stage-place.js'
@@ -300,7 +300,7 @@ export class Cluster {
       return `${costs.layers[first]!.name}-${costs.layers[last]!.name}=${group.map(id => names.get(id)).join('+')}`
     })
     const placement = await place(costs, live.fleet, { ...given, pins }).catch(() =>
-      place(costs, live.fleet, { ...given, pins: [] }),
+      place(costs, live.fleet, { ...given, pins: [], current: heldBy(kept, costs, live) }),
     )
     return plansOf(costs, placement, live, options).flatMap(plan => besideKept(plan, kept))
   }

@@ -221,7 +221,7 @@ export { type Help, type PlacementReport, reportPlacement } from './placement/re
 export { Pipeline, type PipelineEvent } from './stages/pipeline.js'
 export type { StageOptions } from './stages/questions.js'
 export { PipelineSequence } from './stages/sequence.js'
-export type { StagePlan } from './stages/stage-place.js'
+export type { StagePlan, StageProgress } from './stages/stage-place.js'
 export { ClusterText, type StagedTextOptions, type TextStage } from './text/load-text.js'
 export { AuditLog, type AuditOptions } from './trust/audit.js'
 export type { LogOwner } from './trust/audit-files.js'

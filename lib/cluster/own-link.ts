@@ -7,7 +7,7 @@ import type { ClusterNode } from './node/cluster-node.js'
 import { connectToOwn } from './node/own-links.js'
 import type { Message } from './stages/messages.js'
 import type { PipelineEvent } from './stages/pipeline.js'
-import { type Answerer, StageLink, stageFrames } from './stages/stage-link.js'
+import { type Answerer, StageLink, stageChannel } from './stages/stage-link.js'
 
 /** The options that travel. */
 export type OwnModelOptions = Pick<
@@ -35,7 +35,7 @@ export interface OwnLink {
 
 /** Answers the questions of a link. */
 export const answerOver = (link: FrameStream, answer: Answerer): StageLink =>
-  new StageLink(new LinkChannels(link).open([stageFrames.ask, stageFrames.cancel]), answer)
+  new StageLink(new LinkChannels(link).open(stageChannel), answer)
 
 /** Tells a program what happens to its model. */
 export const tellEvents =

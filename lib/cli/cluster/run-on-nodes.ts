@@ -131,7 +131,11 @@ export const placementOptions = async ({
 })
 
 /** Says on stderr what happens to a model. */
-export function report({ type, nodes, bytes = 0, fetched = 0, why }: PipelineEvent): void {
-  const what = type === 'loaded' ? `${formatBytes(bytes)}, ${formatBytes(fetched)} fetched` : (why ?? '')
+export function report({ type, nodes, progress, bytes = 0, fetched = 0, why = '' }: PipelineEvent): void {
+  const what = progress
+    ? `${progress.file}, ${formatBytes(progress.bytes)} of ${formatBytes(progress.total)} for ${progress.device}`
+    : type === 'loaded'
+      ? `${formatBytes(bytes)}, ${formatBytes(fetched)} fetched`
+      : why
   printError(`${type}: ${nodes.join(', ')} ${what}`.trimEnd())
 }

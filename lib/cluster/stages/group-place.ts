@@ -7,7 +7,15 @@ import type { SplitOptions } from '../../graph/rewrites/split.js'
 import { joinStates, type StateShapes, shareStates, stateShapesOf } from './group-states.js'
 import type { GroupSums } from './group-sums.js'
 import type { Message, NamedTensors } from './messages.js'
-import { isLoss, type LoadedStage, type Place, type Seat, StagePlace, type StagePlan } from './stage-place.js'
+import {
+  isLoss,
+  type LoadedStage,
+  type OnProgress,
+  type Place,
+  type Seat,
+  StagePlace,
+  type StagePlan,
+} from './stage-place.js'
 import type { StageParts } from './staged-model.js'
 
 /** A stage on a group of nodes. What is asked of it goes to all of them in one order; the outputs are those of rank 0. */
@@ -59,9 +67,9 @@ export class GroupPlace implements Place {
     return isSame && plan.options.backend === options.backend
   }
 
-  load(signal: AbortSignal, again = false): Promise<LoadedStage> {
+  load(signal: AbortSignal, onProgress: OnProgress, again = false): Promise<LoadedStage> {
     if (again) this.#loaded = undefined
-    this.#loaded ??= this.#load(signal, again).catch(error => {
+    this.#loaded ??= this.#load(signal, onProgress, again).catch(error => {
       this.#loaded = undefined
       throw error
     })
@@ -75,8 +83,8 @@ export class GroupPlace implements Place {
     return signal ? untilAborted(asked, signal) : asked
   }
 
-  async #load(signal: AbortSignal, again: boolean): Promise<LoadedStage> {
-    const answers = await Promise.all(this.#ranks.map(rank => rank.tell(signal, again)))
+  async #load(signal: AbortSignal, onProgress: OnProgress, again: boolean): Promise<LoadedStage> {
+    const answers = await Promise.all(this.#ranks.map(rank => rank.tell(signal, onProgress, again)))
     this.#shapes = answers.map(({ words }) => stateShapesOf(words.shapes))
     const isJoined = (answer: Message): boolean => answer.words.group === this.#group
     if (this.#group === undefined || !answers.every(isJoined)) await this.#join(signal)

@@ -5,6 +5,7 @@ import type { ModelCosts } from '../placement/costs.js'
 import type { Fleet } from '../placement/fleet.js'
 import type { FleetFile, LinkSpec } from '../placement/fleet-file.js'
 import type { Placement } from '../placement/place.js'
+import type { CurrentPlacement } from '../placement/problem.js'
 import type { StageOptions } from './questions.js'
 import type { StagePlan } from './stage-place.js'
 
@@ -47,6 +48,24 @@ export function besideKept(plan: StagePlan, kept: readonly StagePlan[]): StagePl
   const places = new Set([plan.from, ...own.flatMap(({ from, end }) => [from, end]), plan.end])
   const ends = [...places].sort((a, b) => a - b)
   return ends.slice(1).map((end, i) => ({ ...plan, from: ends[i]!, end }))
+}
+
+/** The devices that have each layer by now. */
+export function heldBy(
+  kept: readonly StagePlan[],
+  { layers }: ModelCosts,
+  { fleet, nodeIds }: LiveNodes,
+): CurrentPlacement {
+  const devicesOf = ({ nodeId, group = [nodeId], options: { backend } }: StagePlan): string[] =>
+    fleet.devices.flatMap(device =>
+      group.includes(nodeIds.get(device.node)!) && (backend === 'auto' || backend === device.backend)
+        ? [device.name]
+        : [],
+    )
+  return layers.map(({ end }) => {
+    const plan = kept.find(each => end! > each.from && end! <= each.end)
+    return plan ? devicesOf(plan) : []
+  })
 }
 
 /** Layers as nodes of the graph. */

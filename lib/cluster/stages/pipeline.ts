@@ -13,15 +13,27 @@ import { copyFeeds, type Feeds } from '../../model/feeds.js'
 import { GroupPlace } from './group-place.js'
 import type { NamedTensors } from './messages.js'
 import { PipelineSequence } from './sequence.js'
-import { isLoss, type Place, type Seat, StagePlace, type StagePlan } from './stage-place.js'
+import {
+  isLoss,
+  type LoadedStage,
+  type Place,
+  type Seat,
+  StagePlace,
+  type StagePlan,
+  type StageProgress,
+} from './stage-place.js'
 import type { StagedGraph } from './staged-model.js'
 
 /** What happens to a pipeline. */
 export interface PipelineEvent {
-  /** A node has loaded its stage; nodes have gone; all are back; stages went to other nodes; a GPU failed, and the CPU has its stage. */
-  readonly type: 'loaded' | 'lost' | 'returned' | 'moved' | 'failed'
+  /** A file comes to a node; a node has loaded its stage; nodes have gone; all are back; stages went to other nodes; a GPU failed, and the CPU has its stage. */
+  readonly type: 'fetching' | 'loaded' | 'lost' | 'returned' | 'moved' | 'failed'
   /** Names of the nodes. */
   readonly nodes: readonly string[]
+  /** Of `fetching`: what comes, and for which device. */
+  readonly progress?: StageProgress
+  /** Of `lost`: the parts of the model that are missing. */
+  readonly stages?: readonly Pick<StagePlan, 'from' | 'end'>[]
   /** Of `loaded`: bytes of the stage's files. */
   readonly bytes?: number
   /** Of `loaded`: those that came over the network now. */
@@ -165,10 +177,16 @@ export class Pipeline {
     this.#stop.signal.throwIfAborted()
     await Promise.all(
       this.#stages.map(async stage => {
-        const { bytes, fetched } = await namingStage(stage, stage.load(this.#stop.signal))
+        const { bytes, fetched } = await namingStage(stage, this.#loadStage(stage))
         this.#parts.onEvent({ type: 'loaded', nodes: nodesOf([stage]), bytes, fetched })
       }),
     )
+  }
+
+  #loadStage(stage: Place, again = false): Promise<LoadedStage> {
+    const onProgress = (progress: StageProgress): void =>
+      this.#parts.onEvent({ type: 'fetching', nodes: [progress.node], progress })
+    return stage.load(this.#stop.signal, onProgress, again)
   }
 
   /** Frees the stages on their nodes. */
@@ -263,7 +281,8 @@ export class Pipeline {
     let isTold = false
     do {
       if (missing().length > 0 && !isTold) {
-        onEvent({ type: 'lost', nodes: goneOf(missing()), why: error.message })
+        const stages = missing().map(({ plan: { from, end } }) => ({ from, end }))
+        onEvent({ type: 'lost', nodes: goneOf(missing()), stages, why: error.message })
         isTold = true
       }
       while (missing().length > 0 && ms() < graceMs && !this.#stop.signal.aborted) await pause(pollMs)
@@ -279,10 +298,9 @@ export class Pipeline {
 
   /** A node that was restarted has nothing; one whose link broke has all of it. Whether all nodes could be asked. */
   async #reload(): Promise<boolean> {
-    const { signal } = this.#stop
-    signal.throwIfAborted()
+    this.#stop.signal.throwIfAborted()
     try {
-      await Promise.all(this.#stages.map(stage => namingStage(stage, stage.load(signal, true))))
+      await Promise.all(this.#stages.map(stage => namingStage(stage, this.#loadStage(stage, true))))
       return true
     } catch (error) {
       if (isLoss(error)) return false

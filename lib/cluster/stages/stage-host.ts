@@ -8,6 +8,7 @@ import type { ModelOptions } from '../../model/model-options.js'
 import type { StatefulModel } from '../../model/stateful-model.js'
 import { Fabric } from '../links/fabric.js'
 import type { Grant } from '../trust/token-gate.js'
+import type { FetchProgress } from '../weights/fetch-chunks.js'
 import type { ChunkSource } from '../weights/sources.js'
 import type { WeightStore } from '../weights/weight-store.js'
 import { GroupRank } from './group-rank.js'
@@ -15,12 +16,15 @@ import { type StateShapes, shapesOf } from './group-states.js'
 import type { Message, NamedTensors } from './messages.js'
 import { checkQuestion, type GroupQuestion, type LoadQuestion, type RunQuestion } from './questions.js'
 import type { RankChannels } from './rank-channels.js'
+import type { Listener } from './stage-link.js'
 import { fetchStage } from './staged-model.js'
 
 /** Stages are kept for so long after their owner has gone, so that nothing is loaded again when it comes back, ms. */
 const graceMs = 30_000
 /** Stages and sequences of one owner. */
 const maxStages = 256
+/** A file that comes is told of so often at most, ms. */
+const tellMs = 1000
 const maxSequences = 4096
 
 /** What a {@link StageHost} needs of its node. */
@@ -67,6 +71,14 @@ interface Sequence {
 /** Says what the holder of a token may do. @throws SparkError ERR_DENIED, ERR_BUSY */
 export type Admission = (token: string) => Promise<Grant>
 
+/** Who asks, beside its question. */
+export interface Asker {
+  /** Checks tokens; this node itself needs none. */
+  readonly admit?: Admission
+  /** Hears of files that come for a stage. */
+  readonly tell?: Listener
+}
+
 interface Loaded {
   /** Undefined for a rank that has joined no group. */
   readonly model: Model | undefined
@@ -108,18 +120,17 @@ export class StageHost {
 
   /**
    * Answers a question of a node about its own stages.
-   * @param admit - checks tokens; this node itself needs none
    * @throws SparkError
    */
   async answer(
     owner: string,
     { words, tensors }: Message,
     signal: AbortSignal,
-    admit?: Admission,
+    asker: Asker = {},
   ): Promise<Message> {
     const question = checkQuestion(words)
     const key = `${owner}/${question.stage}`
-    if (question.op === 'load') return this.#load(owner, key, question, signal, admit)
+    if (question.op === 'load') return this.#load(owner, key, question, signal, asker)
     if (question.op === 'unload') {
       await this.#unload(key)
       return said({})
@@ -170,7 +181,7 @@ export class StageHost {
     key: string,
     question: LoadQuestion,
     signal: AbortSignal,
-    admit?: Admission,
+    { admit, tell }: Asker,
   ): Promise<Message> {
     const { token } = question.options
     const grant = token === undefined ? undefined : await admit?.(token)
@@ -181,7 +192,7 @@ export class StageHost {
     if (own.length >= maxStages)
       throw new SparkError('ERR_BUSY', `a node has at most ${maxStages} stages here`)
     let fetched = 0
-    const loading = this.#open(key, question, signal, grant).then(opened => {
+    const loading = this.#open(key, question, signal, { grant, tell }).then(opened => {
       fetched = opened.fetched
       return opened.loaded
     })
@@ -202,21 +213,22 @@ export class StageHost {
     key: string,
     { parts, options }: LoadQuestion,
     asked: AbortSignal,
-    grant: Grant | undefined,
+    { grant, tell }: { grant: Grant | undefined; tell: Listener | undefined },
   ): Promise<{ loaded: Loaded; fetched: number }> {
     const { store, sources, folder, ranks, fabric = new Fabric() } = this.#options
     const own = path.join(folder, `${process.pid}-${this.#folders++}`)
     const signal = whileGranted(asked, grant)
     let release = (): void => {}
     try {
-      const { graph, fetched, bytes } = await fetchStage(parts, sources(), store, own, {
-        signal,
-        onFetched: (from, count) => this.#told('transfer', from, count, grant),
-      })
-      const { share } = parts
       const { token: _, sums: __, ...modelOptions } = options
       const given = modelOptions as ModelOptions
       const gpu = await this.#options.gpuOf?.(given)
+      const { graph, fetched, bytes } = await fetchStage(parts, sources(), store, own, {
+        ...{ signal, device: gpu ?? 'cpu' },
+        ...(tell && { onProgress: seldom(tell) }),
+        onFetched: (from, count) => this.#told('transfer', from, count, grant),
+      })
+      const { share } = parts
       release = grant?.allocate(weightBytesOf(graph), gpu, () => this.#erase(key)) ?? release
       const rank = share && new GroupRank({ graph, share, options, channels: ranks, fabric })
       const model = share ? undefined : await Model.fromGraph(graph, { ...given, signal })
@@ -315,6 +327,18 @@ export class StageHost {
 
   #told(op: StageUse['op'], who: string, bytes: number, grant?: Grant, result = 'ok'): void {
     this.#options.onUse?.({ op, who, bytes, result, ...(grant && { jti: grant.claims.jti }) })
+  }
+}
+
+/** Tells of files that come, each once a second and when all of it is there. */
+function seldom(tell: Listener): (progress: FetchProgress) => void {
+  const last = new Map<string, number>()
+  return progress => {
+    const { file, bytes, total, rate } = progress
+    const now = performance.now()
+    if (rate === 0 || (bytes < total && now - (last.get(file) ?? Number.NEGATIVE_INFINITY) < tellMs)) return
+    last.set(file, now)
+    tell({ ...progress })
   }
 }
 

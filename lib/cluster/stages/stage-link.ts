@@ -5,19 +5,26 @@ import type { Frame } from '../links/record.js'
 import { encodeMessage, type Message, PartialMessage } from './messages.js'
 
 /** Types of the frames. */
-export const stageFrames = { ask: 0x50, reply: 0x51, cancel: 0x52 } as const
+export const stageFrames = { ask: 0x50, reply: 0x51, cancel: 0x52, tell: 0x53 } as const
+
+/** Those of the channel of a {@link StageLink}. */
+export const stageChannel: readonly [number, number] = [stageFrames.ask, stageFrames.tell]
 
 /** Questions that a node asks at once. */
 const maxOpen = 256
 /** Those that it gets at once: the other node no longer counts what it has cancelled, which may take a while to end here. */
 const maxAnswering = 4 * maxOpen
 
+/** Hears of what happens before an answer is there. */
+export type Listener = (words: Message['words']) => void
+
 /** Answers a question of the other node. */
-export type Answerer = (question: Message, signal: AbortSignal) => Promise<Message>
+export type Answerer = (question: Message, signal: AbortSignal, tell: Listener) => Promise<Message>
 
 interface OpenQuestion {
   readonly resolve: (answer: Message) => void
   readonly reject: (error: Error) => void
+  readonly onTold: Listener | undefined
 }
 
 /** Puts messages together, the frames of each of which follow each other. */
@@ -45,6 +52,7 @@ export class StageLink {
   readonly #waiting = new Set<() => void>()
   readonly #questions = new Assembly()
   readonly #replies = new Assembly()
+  readonly #told = new Assembly()
   readonly #answering = new Map<number, AbortController>()
   /** Frames of one message follow each other: the other node has one of each direction at a time. */
   #turn: Promise<unknown> = Promise.resolve()
@@ -66,7 +74,7 @@ export class StageLink {
    * Asks the other node, once few enough questions are open.
    * @throws SparkError what the other node answers; ERR_IO when the link ends before; the reason of the signal
    */
-  async ask(question: Message, signal?: AbortSignal): Promise<Message> {
+  async ask(question: Message, signal?: AbortSignal, onTold?: Listener): Promise<Message> {
     signal?.throwIfAborted()
     while (this.#open.size >= maxOpen && !this.#ended) await this.#slot(signal)
     if (signal?.aborted) this.#wake()
@@ -74,7 +82,7 @@ export class StageLink {
     if (this.#ended) throw this.#ended
     const id = this.#nextId++ >>> 0
     const answer = new Promise<Message>((resolve, reject) => {
-      this.#open.set(id, { resolve, reject })
+      this.#open.set(id, { resolve, reject, onTold })
     })
     const aborted = (): void => {
       this.#send(stageFrames.cancel, id, [new Uint8Array(0)])
@@ -141,6 +149,7 @@ export class StageLink {
     try {
       if (type === stageFrames.ask) this.#takeQuestion(id, payload)
       else if (type === stageFrames.reply) this.#takeReply(id, payload)
+      else if (type === stageFrames.tell) this.#takeTold(id, payload)
       else if (type === stageFrames.cancel) this.#cancelled(id)
       else throw new SparkError('ERR_FORMAT', `a frame of type ${type} comes among stages`)
     } catch (error) {
@@ -168,9 +177,13 @@ export class StageLink {
   async #reply(id: number, question: Message): Promise<void> {
     const controller = new AbortController()
     this.#answering.set(id, controller)
+    const tell: Listener = words => {
+      if (this.#answering.get(id) === controller && !this.#ended)
+        this.#send(stageFrames.tell, id, encodeMessage({ words, tensors: {} }))
+    }
     let payloads: Iterable<Uint8Array>
     try {
-      payloads = [...encodeMessage(await this.#answer(question, controller.signal))]
+      payloads = [...encodeMessage(await this.#answer(question, controller.signal, tell))]
     } catch (error) {
       const { code, message } =
         error instanceof SparkError ? error : { code: 'ERR_INTERNAL', message: `${error}` }
@@ -178,6 +191,11 @@ export class StageLink {
     }
     this.#answering.delete(id)
     if (!this.#ended) this.#send(stageFrames.reply, id, payloads)
+  }
+
+  #takeTold(id: number, payload: Uint8Array): void {
+    const whole = this.#told.take(id, payload)
+    if (whole) this.#open.get(id)?.onTold?.(whole.words)
   }
 
   #takeReply(id: number, payload: Uint8Array): void {

@@ -5,6 +5,7 @@ import type { StageEnds } from '../../graph/rewrites/cut.js'
 import type { GroupSums } from './group-sums.js'
 import type { Message, NamedTensors } from './messages.js'
 import type { StageOptions } from './questions.js'
+import type { Listener } from './stage-link.js'
 import type { StageParts } from './staged-model.js'
 
 /** A node as pipelines see it. */
@@ -13,8 +14,27 @@ export interface Seat {
   /** What people call it. */
   readonly name: string
   /** Asks it about stages. @throws SparkError ERR_IO when it goes away */
-  ask(question: Message, signal?: AbortSignal): Promise<Message>
+  ask(question: Message, signal?: AbortSignal, onTold?: Listener): Promise<Message>
 }
+
+/** Files of a stage that come to a node. */
+export interface StageProgress {
+  /** What people call the node. */
+  readonly node: string
+  /** Name of the file. */
+  readonly file: string
+  /** The device that it is for: the id of a GPU, or `cpu`. */
+  readonly device: string
+  /** Bytes that are there, of those that the stage reads. */
+  readonly bytes: number
+  /** Those that it reads, in whole chunks. */
+  readonly total: number
+  /** Bytes per second. */
+  readonly rate: number
+}
+
+/** Hears of files that come. */
+export type OnProgress = (progress: StageProgress) => void
 
 /** Neighbouring layers on a node, or on a group of nodes that share each of them. */
 export interface StagePlan {
@@ -55,7 +75,7 @@ export interface Place {
    * Lets its nodes fetch what they lack and open the stage. What they have already is not opened again.
    * @throws SparkError what a node answers; ERR_IO where one is not there; the reason of the signal
    */
-  load(signal: AbortSignal, again?: boolean): Promise<LoadedStage>
+  load(signal: AbortSignal, onProgress: OnProgress, again?: boolean): Promise<LoadedStage>
   /** @throws SparkError what a node answers; ERR_IO where one is not there */
   ask(words: Message['words'], tensors?: NamedTensors, signal?: AbortSignal): Promise<Message>
 }
@@ -101,27 +121,37 @@ export class StagePlace implements Place {
     return isSame && plan.options.backend === options.backend
   }
 
-  async load(signal: AbortSignal, again = false): Promise<LoadedStage> {
-    const { words } = await this.tell(signal, again)
+  async load(signal: AbortSignal, onProgress: OnProgress, again = false): Promise<LoadedStage> {
+    const { words } = await this.tell(signal, onProgress, again)
     return { bytes: Number(words.bytes), fetched: Number(words.fetched) }
   }
 
   /** As `load`; the answer of the node. */
-  tell(signal: AbortSignal, again = false): Promise<Message> {
+  tell(signal: AbortSignal, onProgress: OnProgress, again = false): Promise<Message> {
     if (again) this.#loaded = undefined
     const question = { op: 'load', parts: this.#parts(), options: this.plan.options }
-    this.#loaded ??= this.ask(question, {}, signal).catch(error => {
+    const onTold = ({ file, device, bytes, total, rate }: Message['words']): void =>
+      onProgress({
+        ...{ node: this.#name, file: String(file), device: String(device) },
+        ...{ bytes: Number(bytes), total: Number(total), rate: Number(rate) },
+      })
+    this.#loaded ??= this.ask(question, {}, signal, onTold).catch(error => {
       this.#loaded = undefined
       throw error
     })
     return this.#loaded
   }
 
-  async ask(words: Message['words'], tensors: NamedTensors = {}, signal?: AbortSignal): Promise<Message> {
+  async ask(
+    words: Message['words'],
+    tensors: NamedTensors = {},
+    signal?: AbortSignal,
+    onTold?: Listener,
+  ): Promise<Message> {
     const { nodeId } = this.plan
     const seat = this.#seat(nodeId)
     if (!seat) throw new SparkError('ERR_IO', `node ${nodeId} is not there`)
-    return seat.ask({ words: { ...words, stage: this.#key }, tensors }, signal)
+    return seat.ask({ words: { ...words, stage: this.#key }, tensors }, signal, onTold)
   }
 }
 

@@ -12,7 +12,7 @@ import { type ChunkLink, chunkFrames, serveChunks } from '../weights/chunk-link.
 import { WeightStore } from '../weights/weight-store.js'
 import { RankChannels } from './rank-channels.js'
 import { type Admission, StageHost, type StageUse } from './stage-host.js'
-import { StageLink, stageFrames } from './stage-link.js'
+import { StageLink, stageChannel } from './stage-link.js'
 import type { Seat } from './stage-place.js'
 
 interface Peer {
@@ -66,8 +66,8 @@ export class StageService {
     const { nodeId } = link.peer
     const gave = (bytes: number): void => this.onUse({ op: 'transfer', who: nodeId, bytes, result: 'ok' })
     const chunks = serveChunks(channels.open([chunkFrames.ask, chunkFrames.cancel]), this.store, gave)
-    const stages = new StageLink(channels.open([stageFrames.ask, stageFrames.cancel]), (question, signal) =>
-      this.#host.answer(nodeId, question, signal, admit),
+    const stages = new StageLink(channels.open(stageChannel), (question, signal, tell) =>
+      this.#host.answer(nodeId, question, signal, { admit, tell }),
     )
     const ranks = new RankChannels(channels.open(rankFrames))
     this.#peers.set(nodeId, { link, stages, chunks, ranks })
@@ -83,11 +83,12 @@ export class StageService {
   seat(nodeId: string, name = nodeId): Seat | undefined {
     if (nodeId === this.#nodeId) {
       const never = new AbortController().signal
-      const ask: Seat['ask'] = (question, signal = never) => this.#host.answer(nodeId, question, signal)
+      const ask: Seat['ask'] = (question, signal = never, tell) =>
+        this.#host.answer(nodeId, question, signal, tell && { tell })
       return { nodeId, name, ask }
     }
     const peer = this.#peers.get(nodeId)
-    return peer && { nodeId, name, ask: (question, signal) => peer.stages.ask(question, signal) }
+    return peer && { nodeId, name, ask: (...question) => peer.stages.ask(...question) }
   }
 
   /** Frees stages and closes the store. */

@@ -131,8 +131,7 @@ const placesOf = (graphs: readonly Graph[]): Placed[] =>
   graphs.flatMap(({ initializers }) => [...initializers.values()].flatMap(({ fileParts }) => fileParts))
 
 /**
- * Which bytes of files a stage, or a rank of one, reads: all but those of tensors that only others read. Gaps that are shorter than a
- * chunk are read, too: they leave no chunk out.
+ * Which bytes of files a stage, or a rank of one, reads: all but those of tensors that only others read.
  * @param own - what it reads
  * @param all - what is read of the model
  */
@@ -144,17 +143,16 @@ export function rangesOf(
   return [...manifests].map(([file, manifest]) => {
     const inFile = (places: readonly Placed[]): Placed[] => places.filter(place => place.file === file)
     const read = inFile(own).map(({ begin, byteLength }) => ({ begin, end: begin + byteLength }))
-    const ranges = joined([...read, ...without(manifest.bytes, inFile(all))], manifest.chunkBytes)
-    return { manifest, ranges }
+    return { manifest, ranges: joined([...read, ...without(manifest.bytes, inFile(all))]) }
   })
 }
 
-/** Ranges in their order; those with less than `gap` bytes between them are one. */
-function joined(ranges: readonly ByteRange[], gap: number): ByteRange[] {
+/** Ranges in their order; those that touch are one. */
+function joined(ranges: readonly ByteRange[]): ByteRange[] {
   const found: { begin: number; end: number }[] = []
   for (const { begin, end } of [...ranges].sort((a, b) => a.begin - b.begin)) {
     const last = found.at(-1)
-    if (last && begin - last.end < gap) last.end = Math.max(last.end, end)
+    if (last && begin <= last.end) last.end = Math.max(last.end, end)
     else found.push({ begin, end })
   }
   return found
@@ -212,6 +210,8 @@ async function readDecoder(file: string, form: DecoderForm, signal: AbortSignal)
 /** Options of {@link fetchStage}. */
 export interface FetchStageOptions {
   readonly signal: AbortSignal
+  /** That the stage is for, as progress names it. */
+  readonly device?: string
   readonly onProgress?: (progress: FetchProgress) => void
   /** Hears of bytes that were fetched, and from whom. */
   readonly onFetched?: (from: string, bytes: number) => void
@@ -227,14 +227,19 @@ export async function fetchStage(
   sources: readonly ChunkSource[],
   store: WeightStore,
   folder: string,
-  { signal, onProgress, onFetched }: FetchStageOptions,
+  { signal, device, onProgress, onFetched }: FetchStageOptions,
 ): Promise<{ graph: Graph; fetched: number; bytes: number }> {
   let [fetched, bytes] = [0, 0]
   let main = await originalsOf(files, store, signal)
   if (main === undefined) {
     await rm(folder, { recursive: true, force: true })
     for (const { manifest, ranges } of files) {
-      const options = { ranges, signal, ...(onProgress && { onProgress }) }
+      const options = {
+        ranges,
+        signal,
+        ...(device !== undefined && { device }),
+        ...(onProgress && { onProgress }),
+      }
       using file = await fetchFile(manifest, sources, store, options)
       // Weights are looked for beside the model; the store has each file in a folder of its own.
       const place = path.join(folder, manifest.name)

@@ -132,5 +132,6 @@ t.test('refused', async t => {
   await t.rejects(join({ ...place, peers: [] }), { code: 'ERR_ARGUMENT', message: /the link to rank 0/ })
   await t.rejects(join({ ...place, peers: 7 } as never), { code: 'ERR_ARGUMENT' })
   await t.rejects(join({ ...place, peers: [], device: -1 }), { code: 'ERR_ARGUMENT' })
-  t.match(ncclParameters('lo'), { NCCL_SOCKET_IFNAME: '=lo', NCCL_IB_DISABLE: '1' })
+  const parameters = { NCCL_SOCKET_IFNAME: '=lo', NCCL_IB_DISABLE: '1', NCCL_NET_GDR_LEVEL: 'LOC' }
+  t.strictSame(ncclParameters('lo'), parameters, 'no GPUDirect, which GB10 lacks')
 })

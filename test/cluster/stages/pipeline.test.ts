@@ -86,6 +86,18 @@ t.test('stages on several nodes', async t => {
       new Set(events.filter(({ type }) => type === 'loaded').flatMap(event => event.nodes)),
       new Set(names),
     )
+    const came = events.flatMap(({ progress }) =>
+      progress?.bytes === progress?.total ? (progress ?? []) : [],
+    )
+    for (const name of ['two', 'three']) {
+      const own = came.filter(({ node, device }) => node === name && device === 'cpu')
+      const { fetched } = events.find(each => each.type === 'loaded' && each.nodes[0] === name)!
+      t.equal(
+        own.reduce((sum, { total }) => sum + total, 0),
+        fetched,
+        `what came to ${name}`,
+      )
+    }
     const sizes = [1, 3, 1, 7]
     const results = await Promise.all(sizes.map((n, i) => model.run({ x: x(n, i), ...zeros })))
     for (const [i, n] of sizes.entries())
@@ -100,6 +112,7 @@ t.test('stages on several nodes', async t => {
     await t.rejects(model.run({ x: x(1, 1), ...zeros }), { code: 'ERR_DISPOSED' })
     const again = await load(t, node, file, ['one', 'three'])
     t.equal(events.filter(({ type }) => type === 'loaded').length, 2)
+    t.notOk(again.events.some(({ type }) => type === 'fetching'))
     for (const event of again.events) if (event.type === 'loaded') t.equal(event.fetched, 0, event.nodes[0])
   })
 
@@ -122,6 +135,11 @@ t.test('stages on several nodes', async t => {
     t.equal(sequence.steps, steps)
     const kinds = events.map(({ type }) => type)
     t.equal(kinds.filter(type => type === 'moved').length, 2, `${kinds}`)
+    const missing = events.filter(({ type }) => type === 'lost').map(({ stages }) => stages)
+    t.ok(
+      missing.every(stages => stages?.every(({ from, end }) => from < end)),
+      'the missing parts are named',
+    )
     await start('two')
   })
 

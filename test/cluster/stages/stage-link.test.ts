@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { LinkChannels } from '#lib/cluster/links/channels.js'
 import type { FrameStream } from '#lib/cluster/links/frame-stream.js'
 import { encodeMessage, type Message } from '#lib/cluster/stages/messages.js'
-import { type Answerer, StageLink, stageFrames } from '#lib/cluster/stages/stage-link.js'
+import { type Answerer, StageLink, stageChannel, stageFrames } from '#lib/cluster/stages/stage-link.js'
 import { lab } from '../../fixtures/cluster/lab.js'
 import { linkPair } from '../../fixtures/cluster/link-pair.js'
 
@@ -20,7 +20,7 @@ async function half(
 }
 
 const open = (link: FrameStream, answer: Answerer): StageLink =>
-  new StageLink(new LinkChannels(link).open([stageFrames.ask, stageFrames.cancel]), answer)
+  new StageLink(new LinkChannels(link).open(stageChannel), answer)
 
 const message = (words: Message['words'], tensors = {}): Message => ({ words, tensors })
 const never: Answerer = () => new Promise(() => {})

@@ -115,7 +115,7 @@ t.test('a token pays for the weights that a stage has, whatever bytes its asker 
     return () => {}
   }
   const grant = { signal, claims: {}, step() {}, allocate } as unknown as Grant
-  await host.answer('x', { words, tensors: {} }, signal, async () => grant)
+  await host.answer('x', { words, tensors: {} }, signal, { admit: async () => grant })
   t.ok(paid >= width * width * 4, `${paid}`)
 })
 
@@ -136,9 +136,9 @@ t.test('a token is asked for the GPU that a stage is on', async t => {
     },
   } as unknown as Grant
   const load = { op: 'load', stage: 's', parts, options: { token: 'a', backend: 'cpu' } }
-  await host.answer('x', { words: load, tensors: {} }, signal, async () => grant)
+  await host.answer('x', { words: load, tensors: {} }, signal, { admit: async () => grant })
   const run = { op: 'run', stage: 's', step: 0, quiet: false }
   const tensors = { x: Tensor.zeros([1, width]), s0: Tensor.zeros([1, width]) }
-  await host.answer('x', { words: run, tensors }, signal, async () => grant)
+  await host.answer('x', { words: run, tensors }, signal, { admit: async () => grant })
   t.strictSame(asked, [['model:load'], ['allocate', 'GPU-2'], ['gpu:compute', 'GPU-2']])
 })

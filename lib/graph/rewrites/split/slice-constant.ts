@@ -96,13 +96,19 @@ function joinPieces(bytes: Uint8Array, pieces: Iterable<Range>, byteLength: numb
   return joined
 }
 
+/** Bytes between pieces from which on they are parts of their own: a row of a matrix is none. */
+const minGap = 1 << 20
+
 /** Where pieces of a constant are; all of it where it is in several parts itself. */
 function filePieces({ fileParts }: Constant, pieces: Iterable<Range>): readonly FilePart[] {
   const [whole, ...others] = fileParts
   if (!whole || others.length > 0) return fileParts
-  return Array.from(pieces, ({ begin, end }) => ({
-    file: whole.file,
-    begin: whole.begin + begin,
-    byteLength: end - begin,
-  }))
+  const parts: { file: string; begin: number; byteLength: number }[] = []
+  for (const { begin, end } of pieces) {
+    const last = parts.at(-1)
+    const at = whole.begin + begin
+    if (last && at - (last.begin + last.byteLength) < minGap) last.byteLength = whole.begin + end - last.begin
+    else parts.push({ file: whole.file, begin: at, byteLength: end - begin })
+  }
+  return parts
 }

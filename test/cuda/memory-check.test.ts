@@ -37,6 +37,8 @@ const defects = [
     1,
     /^shared_of_another_block: uninitialised, .* thread 0 of block 1 reads /m,
   ],
+  ['shared_of_each_block', 2, 1, /^$/],
+  ['stores_what_is_returned', 1, 32, /^$/],
   ['adds_to_an_output', 1, 64, /^adds_to_an_output: uninitialised, byte 0 of global memory: /m],
   [
     'blocks_share_an_element',
@@ -46,6 +48,12 @@ const defects = [
   ],
   ['reads_a_copy_early', 1, 1, /^reads_a_copy_early: copy not awaited, /m],
   ['awaits_a_copy', 1, 1, /^$/],
+  [
+    'shares_a_copy_early',
+    1,
+    2,
+    /^shares_a_copy_early: race, .*: thread 0 of block 0 writes at defects.cu:\d+, thread 1 .* reads at defects.cu:\d+$/m,
+  ],
 ] as const
 
 t.test('seeded defects', { skip: noHostCompiler }, async t => {

@@ -97,7 +97,8 @@ struct Factors {
       : largest(fmaxf(sum.largest, chunk.largest)),
         before(sum.total == 0 ? 0 : expf(sum.largest - largest)),
         now(expf(chunk.largest - largest)) {}
-  __device__ float merge(float sum, float part) const {
+  // Where nothing came before, `sum` is memory that nothing has written: it is not read.
+  __device__ float merge(const float& sum, float part) const {
     return before == 0 ? part * now : sum * before + part * now;
   }
 };

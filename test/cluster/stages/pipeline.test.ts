@@ -3,8 +3,10 @@ import path from 'node:path'
 import { Model, Tensor } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { Cluster, type ClusterLoadOptions } from '#lib/cluster/cluster.js'
+import type { FrameStream } from '#lib/cluster/links/frame-stream.js'
 import { ClusterNode } from '#lib/cluster/node/cluster-node.js'
 import type { Pipeline, PipelineEvent } from '#lib/cluster/stages/pipeline.js'
+import { StageService } from '#lib/cluster/stages/stage-service.js'
 import { freePort } from '../../fixtures/cluster/free-port.js'
 import { writeRecurrent } from '../../fixtures/cluster/recurrent.js'
 import { languageModelFile, noModels } from '../../fixtures/models/onnx-models.js'
@@ -16,6 +18,14 @@ const width = 48
 const names = ['one', 'two', 'three'] as const
 const nodes = new Map<string, ClusterNode>()
 const ports = new Map<string, number>()
+
+/** All links of nodes, in both directions. */
+const links = new Set<FrameStream>()
+const { attach } = StageService.prototype
+StageService.prototype.attach = function (link, ...rest) {
+  links.add(link)
+  attach.call(this, link, ...rest)
+}
 
 async function start(name: string, options: object = {}): Promise<ClusterNode> {
   const node = await ClusterNode.start({
@@ -159,6 +169,32 @@ t.test('stages on several nodes', async t => {
       events.find(({ type }) => type === 'returned'),
       { type: 'returned' },
     )
+  })
+
+  await t.test('a link that breaks and is there again in time: nothing is loaded again', async t => {
+    const [one, two] = ['one', 'two'].map(name => nodes.get(name)!) as [ClusterNode, ClusterNode]
+    const uses: string[] = []
+    const { onUse } = two.stages
+    two.stages.onUse = use => {
+      uses.push(use.op)
+      onUse(use)
+    }
+    const { model, events } = await load(t, node, file, ['one', 'two'], { graceMs: 20_000 })
+    const sequence = model.bindState()
+    using memory = alone.bindState(pairs)
+    for (let step = 0; step < 4; step++) {
+      if (step === 2)
+        for (const link of links)
+          if (link.peer.nodeId === one.identity.nodeId) link.destroy(new Error('the cable is out'))
+      const feeds = { x: x(1, step) }
+      same(t, await memory.run<Tensor<never>>(feeds), await sequence.run(feeds), `step ${step}`)
+    }
+    t.strictSame(
+      events.filter(({ type }) => type !== 'fetching' && type !== 'loaded').map(({ type }) => type),
+      ['lost', 'returned'],
+    )
+    t.equal(uses.filter(op => op === 'load').length, 1)
+    t.notOk(uses.includes('free'))
   })
 
   await t.test('a decoder', { skip: noModels }, async t => {

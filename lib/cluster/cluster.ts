@@ -9,7 +9,6 @@ import {
 } from '../core/checks.js'
 import type { ElementType } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
-import type { Graph } from '../graph/graph.js'
 import type { Tensor } from '../memory/tensor.js'
 import type { Feeds } from '../model/feeds.js'
 import {
@@ -30,10 +29,13 @@ import {
   areMeasured,
   canBeGroup,
   checkGroup,
+  checkHeads,
   type GroupLinks,
   groupLinksOf,
   nodesThatFit,
+  type SharedModel,
   withSums,
+  worldWithin,
 } from './stages/group-plans.js'
 import { besideKept, heldBy, type LiveNodes, plansOf, throughHere, wholeOn } from './stages/live-plans.js'
 import { Pipeline, type PipelineEvent } from './stages/pipeline.js'
@@ -133,10 +135,12 @@ export class Cluster {
   }
 
   /**
-   * Puts the layers of a language model on the nodes, each with the keys and values of its layers. Texts are those of one machine, bit
-   * for bit, where all nodes compute alike; they go on when a node leaves.
+   * Puts the layers of a language model on the nodes, each with the keys and values of its layers, or of its heads where nodes share
+   * layers. Texts are those of one machine, bit for bit, where all nodes compute alike and none share layers; they go on when a node
+   * leaves.
    * @param source - a GGUF file, the folder of Hugging Face, or a name, as `TextModel.load` takes it
-   * @throws SparkError as {@link Cluster.load} and `TextModel.load`; ERR_UNSUPPORTED for encoders and ONNX models
+   * @throws SparkError as {@link Cluster.load} and `TextModel.load`; ERR_UNSUPPORTED for encoders and ONNX models, and for numbers of
+   * nodes that do not divide the heads
    */
   async loadText(source: string, options: ClusterTextOptions = {}): Promise<ClusterText> {
     expectText('source', source)
@@ -144,13 +148,11 @@ export class Cluster {
     const entries = Object.entries(options)
     const own: ClusterLoadOptions = Object.fromEntries(entries.filter(([name]) => !isText(name)))
     checkOptions(own, [...optionNames.filter(name => name !== 'shapes'), ...stagedTextOptions])
-    if (own.strategy === 'tensor' || own.strategy === 'hybrid')
-      throw new SparkError('ERR_UNSUPPORTED', `strategy '${own.strategy}' is for ONNX models: use 'pipeline'`)
     const text: StagedTextOptions = Object.fromEntries(
       entries.filter(([name]) => isText(name) || name === 'signal'),
     )
     return loadText(source, text, this.#node.stages.store, (model, costs, load) =>
-      this.#open(model, costs, own, { ...load, tensorParallel: false }),
+      this.#open(model, costs, own, load),
     )
   }
 
@@ -164,18 +166,19 @@ export class Cluster {
     const { stages } = this.#node
     const given = { ...placeOptions(options), ...load }
     const live = await this.#fleet(options)
-    const { graph } = model
+    const shared = { graph: model.graph, costs }
     const isTensor = options.strategy === 'tensor'
-    const own = given.tensorParallel && !isTensor && live.nodeIds.size > 1 ? withSums(costs, graph) : costs
+    const own =
+      given.tensorParallel && !isTensor && live.nodeIds.size > 1 ? withSums(costs, model.graph) : costs
     const plans = isTensor
-      ? this.#tensorPlans(graph, live, options)
+      ? this.#tensorPlans(shared, live, options)
       : await this.#plans(own, live, options, given)
     const pipeline = new Pipeline({
       ...{ model, plans, graceMs, onEvent },
       seat: nodeId => stages.seat(nodeId, this.#nameOf(nodeId)),
       replan: (current, signal) =>
         isTensor
-          ? this.#tensorReplan(graph, { ...options, signal })
+          ? this.#tensorReplan(shared, { ...options, signal })
           : this.#replan(own, current, { ...options, signal }, given),
     })
     await pipeline.load(signal)
@@ -226,26 +229,28 @@ export class Cluster {
   }
 
   /** One stage on all nodes whose memory holds their part, this one first: what is fed need not travel to it. */
-  #tensorPlans(graph: Graph, { fleet, nodeIds }: LiveNodes, options: ClusterLoadOptions): StagePlan[] {
+  #tensorPlans(model: SharedModel, { fleet, nodeIds }: LiveNodes, options: ClusterLoadOptions): StagePlan[] {
     const { nodeId: own } = this.#node.identity
     const nodes = [...nodeIds].map(([name, nodeId]) => ({ name, nodeId }))
     const there = nodes.filter(({ name }) => fleet.devices.some(({ node }) => node === name))
     const sorted = there.sort((a, b) => Number(b.nodeId === own) - Number(a.nodeId === own))
-    const group = nodesThatFit(graph, fleet, sorted, isOnCpu(options) ? 'cpu' : 'cuda')
+    checkHeads(model.costs, sorted.length)
+    const group = nodesThatFit(model, fleet, sorted, isOnCpu(options) ? 'cpu' : 'cuda')
     checkGroup(group, this.#links(options))
-    return [wholeOn(group, graph, options)]
+    return [wholeOn(group, model.graph, options)]
   }
 
-  /** The nodes that are left, but for those whose links to the others no longer do. */
-  async #tensorReplan(graph: Graph, options: ClusterLoadOptions): Promise<StagePlan[]> {
+  /** The nodes that are left, but for those whose links to the others no longer do, and as many as divide heads. */
+  async #tensorReplan(model: SharedModel, options: ClusterLoadOptions): Promise<StagePlan[]> {
     const live = await this.#fleet({ ...options, nodes: 1 })
     const { nodeId: own } = this.#node.identity
     const links = this.#links(options)
     const kept = [own]
     for (const nodeId of live.nodeIds.values())
       if (nodeId !== own && canBeGroup([...kept, nodeId], links)) kept.push(nodeId)
+    kept.splice(worldWithin(model.costs, kept.length))
     const nodeIds = new Map([...live.nodeIds].filter(([, nodeId]) => kept.includes(nodeId)))
-    return this.#tensorPlans(graph, { ...live, nodeIds }, options)
+    return this.#tensorPlans(model, { ...live, nodeIds }, options)
   }
 
   #links({ maxRttMs }: ClusterLoadOptions): GroupLinks {

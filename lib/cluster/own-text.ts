@@ -23,7 +23,7 @@ import type { ClusterText, StagedTextOptions } from './text/load-text.js'
 /** Options of a language model that a program puts on the cluster. */
 export type OwnTextOptions = OwnModelOptions & StagedTextOptions
 
-/** Layers of a language model, and the name of the node that has them. */
+/** Layers of a language model, and the name of the node that has them, or the names of those that share them: `a+b`. */
 export interface NamedLayers {
   readonly node: string
   readonly layers: string
@@ -46,7 +46,7 @@ export interface OwnText {
 /** Layers of a language model with the names of their nodes. */
 export function namedLayers({ stages }: ClusterText, node: ClusterNode): NamedLayers[] {
   const nameOf = namesOf(node)
-  return stages.map(({ nodeId, layers }) => ({ node: nameOf(nodeId), layers }))
+  return stages.map(({ nodeId, group = [nodeId], layers }) => ({ node: group.map(nameOf).join('+'), layers }))
 }
 
 /** What comes next in a text: a token and how the tokenizer writes it, or the end. */

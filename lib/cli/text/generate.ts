@@ -46,6 +46,7 @@ export function addGenerate(command: Command): void {
     "dgx-spark generate Qwen3-0.6B 'Once upon a time' --temperature 0.8 --seed 1 --json",
     'dgx-spark generate model.gguf -',
     "dgx-spark generate model.gguf 'Once upon a time' --cluster --nodes 2",
+    "dgx-spark generate model.gguf 'Once upon a time' --cluster --nodes 2 --strategy tensor",
   )
 }
 

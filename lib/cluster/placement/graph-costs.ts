@@ -5,7 +5,7 @@ import { SparkError } from '../../core/errors.js'
 import { numel } from '../../core/shape.js'
 import { hintOf } from '../../core/size.js'
 import { readsOf, subgraphsOf } from '../../graph/edit.js'
-import { type Graph, type Node, sparkDomain } from '../../graph/graph.js'
+import { type Graph, type Node, sparkDomain, type ValueInfo } from '../../graph/graph.js'
 import { cutPoints } from '../../graph/rewrites/cut.js'
 import { type Fact, inferFacts } from '../../graph/shape-inference.js'
 import { workOf } from '../../graph/statistics.js'
@@ -46,8 +46,9 @@ export const sizesOfOne = ({ inputs }: Graph): GraphShapes =>
     ),
   )
 
-function bytesOf(fact: Fact | undefined): number {
-  const type = fact?.type
+/** Bytes of a tensor; 0 where its sizes are not all numbers. */
+export function tensorBytes(value: Fact | ValueInfo | undefined): number {
+  const type = value?.type
   if (type?.kind !== 'tensor' || !type.shape?.every(size => typeof size === 'number')) return 0
   return elementBytes(type.dtype, numel(type.shape as readonly number[]))
 }
@@ -99,7 +100,7 @@ function layerOf(
 }
 
 const inputBytes = ({ inputs }: Node, { initializers }: Graph, facts: ReadonlyMap<string, Fact>): number =>
-  inputs.reduce((sum, name) => sum + (initializers.has(name) ? 0 : bytesOf(facts.get(name))), 0)
+  inputs.reduce((sum, name) => sum + (initializers.has(name) ? 0 : tensorBytes(facts.get(name))), 0)
 
 /** Joins the neighbours that have the least work together, until there are few enough. */
 function mergeSmall(layers: readonly LayerCost[]): LayerCost[] {

@@ -1,6 +1,7 @@
 // group-plans.ts: which nodes share a stage: links that can carry it, and the costs of layers that are split.
+import { SparkError } from '../../core/errors.js'
 import { describeNode } from '../../graph/attributes.js'
-import { readsOf } from '../../graph/edit.js'
+import { namedStates, readsOf } from '../../graph/edit.js'
 import type { Graph } from '../../graph/graph.js'
 import { splitGraph } from '../../graph/rewrites/split.js'
 import { checkTensorLink, type TensorLink } from '../communicators/fabric-networks.js'
@@ -9,6 +10,7 @@ import { gigabytes, InfeasibleError } from '../placement/constraints.js'
 import type { ModelCosts } from '../placement/costs.js'
 import { type Fleet, freeBytes } from '../placement/fleet.js'
 import type { FleetFile } from '../placement/fleet-file.js'
+import { tensorBytes } from '../placement/graph-costs.js'
 
 /** The numbers of the link between two nodes, once both have measured it. */
 export function tensorLinkOf(
@@ -68,13 +70,39 @@ export function groupLinksOf(
   })
 }
 
+/** The most ranks, at most `count`, that divide the heads of a language model. What they do not divide of another model stays whole. */
+export function worldWithin({ kind, divisible }: ModelCosts, count: number): number {
+  if (kind !== 'language' || !divisible) return count
+  const { heads, kvHeads } = divisible
+  let world = count
+  while (heads % world !== 0 || kvHeads % world !== 0) world--
+  return world
+}
+
+/** @throws SparkError ERR_UNSUPPORTED for a number of ranks that does not divide the heads of a language model */
+export function checkHeads(costs: ModelCosts, world: number): void {
+  if (worldWithin(costs, world) === world) return
+  const { heads, kvHeads } = costs.divisible!
+  throw new SparkError(
+    'ERR_UNSUPPORTED',
+    `${world} nodes cannot share ${heads} heads with ${kvHeads} of keys and values, which ${world} does not divide: say which nodes share layers, with strategy 'hybrid' and pins such as 'embedding-head=spark-1+spark-2', or use strategy 'pipeline'`,
+  )
+}
+
+/** A model that ranks share. */
+export interface SharedModel {
+  readonly graph: Graph
+  readonly costs: ModelCosts
+}
+
 /**
- * The nodes that share a whole model: those whose memory holds their part of the weights, in the order given.
+ * The nodes that share a whole model: those whose memory holds their part of the weights and states, in the order given; of a language
+ * model no more than divide its heads.
  * @param backend - what they compute with, where they have it
  * @throws InfeasibleError where none has
  */
 export function nodesThatFit(
-  graph: Graph,
+  { graph, costs }: SharedModel,
   { devices }: Fleet,
   nodes: readonly { readonly name: string; readonly nodeId: string }[],
   backend: string,
@@ -85,7 +113,9 @@ export function nodesThatFit(
     return device ? freeBytes(device) : 0
   }
   for (let fitting = [...nodes]; fitting.length > 0; ) {
-    const needed = splitGraph(graph, { rank: 0, world: fitting.length }).bytes.own
+    fitting = fitting.slice(0, worldWithin(costs, fitting.length))
+    const own = splitGraph(graph, { rank: 0, world: fitting.length })
+    const needed = own.bytes.own + stateBytes(own.graph)
     const still = fitting.filter(node => free(node) >= needed)
     if (still.length === fitting.length) return fitting.map(({ nodeId }) => nodeId)
     fitting = still
@@ -98,11 +128,18 @@ export function nodesThatFit(
   return []
 }
 
+/** Bytes of states, but for those whose sizes are open. */
+function stateBytes({ inputs, outputs }: Graph): number {
+  const states = namedStates(inputs, outputs)
+  return inputs.reduce((sum, input) => sum + (states.has(input.name) ? tensorBytes(input) : 0), 0)
+}
+
 /**
- * Costs of layers with the sums that a group makes in them, and the weights that each of its devices has whole. As they are where nothing
- * of the graph can be shared.
+ * Costs of layers with the sums that a group makes in them, and the weights that each of its devices has whole. As they are for a language
+ * model, whose costs have its sums, and where nothing of the graph can be shared.
  */
 export function withSums(costs: ModelCosts, graph: Graph): ModelCosts {
+  if (costs.kind === 'language') return costs
   const { graph: own, shared } = splitGraph(graph, { rank: 0, world: 2 })
   if (shared.size === 0) return costs
   const wholeBytes = (name: string): number => own.initializers.get(name)?.byteLength ?? 0

@@ -38,8 +38,10 @@ export const stagedTextOptions: readonly (keyof StagedTextOptions)[] = [
 
 /** Layers of a language model on a node. */
 export interface TextStage {
-  /** Node that has them. */
+  /** Node that has them; of a group the first. */
   readonly nodeId: string
+  /** All nodes of a group that shares them. */
+  readonly group?: readonly string[]
   /** In words: `embedding, layers 0-10`. */
   readonly layers: string
 }
@@ -68,8 +70,9 @@ export class ClusterText {
   get stages(): TextStage[] {
     const { pipeline, costs } = this.#opened
     const behind = (end: number): number => costs.layers.findIndex(layer => layer.end === end) + 1
-    return pipeline.stages.map(({ nodeId, from, end }) => ({
+    return pipeline.stages.map(({ nodeId, group, from, end }) => ({
       nodeId,
+      ...(group && { group }),
       layers: layerRange(costs, from === 0 ? 0 : behind(from), behind(end)),
     }))
   }
@@ -140,7 +143,8 @@ async function openEngine(
       parts = { pipeline, costs }
       const [first] = pipeline.stages
       const backend = first!.options.backend as 'cpu'
-      const reason = `layers are on ${pipeline.stages.length} stages of a cluster`
+      const nodes = new Set(pipeline.stages.flatMap(({ nodeId, group = [nodeId] }) => group))
+      const reason = `layers are on nodes of a cluster: ${nodes.size}`
       return new StagedRunner(pipeline, pipeline.states.values(), { name: backend, reason })
     },
   })

@@ -2,6 +2,7 @@
 import path from 'node:path'
 import type { Constant } from '../../graph/constant.js'
 import type { Graph } from '../../graph/graph.js'
+import type { SplitOptions } from '../../graph/rewrites/split.js'
 import { isThere } from '../../io/read-file.js'
 import type { WeightSource } from '../../text/architectures/config.js'
 import { configuredDecoder } from '../../text/architectures/decoder.js'
@@ -69,6 +70,7 @@ export class StagedDecoder implements StagedGraph {
     ends: readonly number[],
     index: number,
     states: ReadonlyMap<string, string>,
+    share?: SplitOptions,
   ): StageParts {
     const placesOf = ({ initializers }: Graph): readonly Placed[] =>
       [...initializers.keys()].flatMap(name => this.#places.get(name) ?? [])
@@ -76,7 +78,8 @@ export class StagedDecoder implements StagedGraph {
     const others = stages.filter((_, i) => i !== index).flatMap(placesOf)
     const files = rangesOf(this.#manifests, own, others)
     const names = namesOf(stages[index]!)
-    return { files, ends, index, states: [...states], names, decoder: this.#form }
+    const common = { files, ends, index, states: [...states], names, decoder: this.#form }
+    return { ...common, ...(share && { share }) }
   }
 }
 

@@ -29,6 +29,8 @@ const typed = (text: string): { words: string[]; on: string }[] =>
 
 const folder = t.testdir({})
 
+const sizes = { hidden: 256, inner: 512, layers: 4, heads: 4, kvHeads: 2, headSize: 64, vocabulary: 500 }
+
 t.test('two Sparks on a cable', { skip: canMakeNetworks() }, async t => {
   const g = new GraphBuilder()
   let h = g.input('x', 'f32', [2, 64])
@@ -40,6 +42,8 @@ t.test('two Sparks on a cable', { skip: canMakeNetworks() }, async t => {
   using model = await Model.fromGraph(g.build(), { backend: 'cpu' })
   const file = path.join(folder, 'model.onnx')
   await model.save(file)
+  const text = path.join(folder, 'text.gguf')
+  await writeRandomLlama(text, 'Q4_0', sizes)
 
   const network = new TestNetwork('wlk')
   t.teardown(() => network.close())
@@ -57,10 +61,13 @@ t.test('two Sparks on a cable', { skip: canMakeNetworks() }, async t => {
     ['show', /token|load|compute|transfer|free|refusal|allocate/],
     ['verify', /nothing was changed/],
   ]
-  let code = ''
+  const given = new Map([
+    ['<model.onnx>', file],
+    ['<model.gguf>', text],
+  ])
   const used = new Set<string>()
   for (const { words, on } of typed(sparks)) {
-    const args = words.map(word => (word === '<code>' ? code : word === '<model.onnx>' ? file : word))
+    const args = words.map(word => given.get(word) ?? word)
     if (args[0] === 'up') {
       const node = await up(t, args.slice(1), inside(on))
       if (on === 'spark-2') await node.until(/"link"/)
@@ -72,11 +79,11 @@ t.test('two Sparks on a cable', { skip: canMakeNetworks() }, async t => {
     const isSlow = /tensor parallelism needs 1 ms or less/.test(stderr)
     if (isSlow) continue
     t.equal(status, 0, `${args.join(' ')}: ${stdout}${stderr}`)
-    if (args[0] === 'invite') code = /(?:\w{4}-){12}\w{4}/.exec(stdout)?.[0] ?? ''
+    if (args[0] === 'invite') given.set('<code>', /(?:\w{4}-){12}\w{4}/.exec(stdout)?.[0] ?? '')
     else if (args[1] === 'show' && !used.has(on))
       t.match(stdout, /no such record/, 'a node that had no stage')
     else t.match(stdout + stderr, said.find(([word]) => words.join(' ').includes(word))![1], args.join(' '))
-    for (const [, names] of (stdout + stderr).matchAll(/^([\w+-]+): nodes/gm))
+    for (const [, names] of (stdout + stderr).matchAll(/^(?:dgx-spark: )?([\w+-]+): (?:nodes|embedding)/gm))
       for (const name of names!.split('+')) used.add(name)
   }
 })
@@ -84,7 +91,6 @@ t.test('two Sparks on a cable', { skip: canMakeNetworks() }, async t => {
 t.test('a mixed fleet at home', async t => {
   const [description = ''] = blocks({ name: '', text: fleet }, 'json')
   writeFileSync(path.join(folder, 'fleet.json'), description)
-  const sizes = { hidden: 256, inner: 512, layers: 4, heads: 4, kvHeads: 2, headSize: 64, vocabulary: 500 }
   await writeRandomLlama(path.join(folder, 'model.gguf'), 'Q4_0', sizes)
   const commands = typed(fleet)
   t.equal(commands.length, 3)

@@ -4,6 +4,7 @@ import type { Constant } from '../../graph/constant.js'
 import type { Graph } from '../../graph/graph.js'
 import type { SplitOptions } from '../../graph/rewrites/split.js'
 import { isThere } from '../../io/read-file.js'
+import type { StoredTensor } from '../../io/safetensors-folder.js'
 import type { WeightSource } from '../../text/architectures/config.js'
 import { configuredDecoder } from '../../text/architectures/decoder.js'
 import type { OpenedModel } from '../../text/files/model-files.js'
@@ -83,32 +84,36 @@ export class StagedDecoder implements StagedGraph {
   }
 }
 
-/** The files that a decoder is made of, the one first that says what it is, and the matrices that stay in them. */
-async function openFiles(source: string): Promise<{ files: string[]; tensors: Map<string, Placed> }> {
+/** Where the elements of matrices are, by their names: a quantized one has several tensors. */
+type Places = Map<string, Placed[]>
+
+/** Where a tensor is that other nodes may lack; vectors are read where a model is opened. */
+const matrixPlaces = (tensor: Pick<StoredTensor, 'shape' | 'byteLength' | 'place'> | undefined): Placed[] =>
+  tensor?.place && tensor.shape.length > 1 ? [{ ...tensor.place, byteLength: tensor.byteLength }] : []
+
+/** The files that a decoder is made of, the one first that says what it is, and where its matrices are. */
+async function openFiles(source: string): Promise<{ files: string[]; tensors: Places }> {
   const { isGguf } = await import('../../io/gguf/is-gguf.js')
-  const tensors = new Map<string, Placed>()
-  const add = (name: string, shape: readonly number[], byteLength: number, place?: object): void => {
-    // Small ones are read where a model is opened.
-    if (shape.length > 1 && place) tensors.set(name, { ...(place as Placed), byteLength })
-  }
   if (!(await isFolder(source)) && (await isGguf(source))) {
     const { readGguf } = await import('../../io/gguf/gguf.js')
     const gguf = await readGguf(source)
-    for (const [name, { shape, byteLength, place }] of gguf.tensors) add(name, shape, byteLength, place)
+    const tensors = new Map([...gguf.tensors].map(([name, tensor]) => [name, matrixPlaces(tensor)] as const))
     return { files: [...gguf.parts].map(part => path.resolve(part)), tensors }
   }
-  const { openSafetensorsFolder } = await import('../../io/safetensors-folder.js')
-  const stored = [...(await openSafetensorsFolder(source)).values()]
+  const { openFolderTensors } = await import('../../text/files/folder-weights.js')
+  const { stored, matrices } = await openFolderTensors(source)
   const files = [path.join(source, 'config.json')]
   for (const name of folderFiles) {
     const file = path.join(source, name)
     if (await isThere(file)) files.push(file)
   }
-  for (const { name, dtype, shape, byteLength, place } of stored) {
-    if (place) files.push(place.file)
-    // Quantized matrices are read where a model is opened.
-    if (/^(F|BF)(32|16)$/.test(dtype)) add(name, shape, byteLength, place)
-  }
+  for (const { place } of stored.values()) if (place) files.push(place.file)
+  const tensors = new Map([...stored].map(([name, tensor]) => [name, matrixPlaces(tensor)] as const))
+  for (const [name, { parts }] of matrices)
+    tensors.set(
+      name,
+      parts.flatMap(part => matrixPlaces(stored.get(part))),
+    )
   return { files: [...new Set(files)], tensors }
 }
 
@@ -158,16 +163,15 @@ class RecordedWeights implements WeightSource {
   }
 
   /** Where the elements of initializers are. Tensors that also became something else have no place: all nodes read them. */
-  placesOf(tensors: ReadonlyMap<string, Placed>): Map<string, Placed[]> {
+  placesOf(tensors: ReadonlyMap<string, readonly Placed[]>): Places {
     const namesOf = new Map<Constant, string[]>()
     for (const [name, constant] of this.#initializers)
       namesOf.set(constant, [...(namesOf.get(constant) ?? []), name])
     const places = new Map<string, Placed[]>()
     for (const [tensor, constants] of this.#made) {
-      const place = tensors.get(tensor)
-      if (!place || !constants.every(constant => namesOf.has(constant))) continue
+      if (!constants.every(constant => namesOf.has(constant))) continue
       for (const name of constants.flatMap(constant => namesOf.get(constant)!))
-        places.set(name, [...(places.get(name) ?? []), place])
+        places.set(name, [...(places.get(name) ?? []), ...(tensors.get(tensor) ?? [])])
     }
     return places
   }

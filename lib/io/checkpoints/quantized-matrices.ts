@@ -13,6 +13,8 @@ import type { Scheme } from './scheme.js'
 export interface QuantizedMatrix {
   /** How many experts there are; undefined: it is one matrix. */
   readonly experts: number | undefined
+  /** Names that the tensors have that it consists of; a file may lack some. */
+  readonly parts: readonly string[]
   /**
    * Reads it, or the rows of all experts.
    * @throws SparkError ERR_FORMAT naming a tensor that is missing or does not fit the others; ERR_IO
@@ -67,8 +69,9 @@ export function findQuantized(
       if (matrices.has(full) || (full !== name && tensors.has(full)))
         throw new SparkError('ERR_FORMAT', `${label}: '${full}' is there twice, once as '${name}'`)
       const read = (): Promise<Weight | OrderedWeight> => scheme.read(parts, quantization)
-      matrices.set(full, { experts: scheme.experts?.(tensor), read })
-      for (const end of [scheme.end, ...scheme.others]) used.add(module + end)
+      const own = [scheme.end, ...scheme.others].map(end => module + end)
+      matrices.set(full, { experts: scheme.experts?.(tensor), parts: own, read })
+      for (const part of own) used.add(part)
       break
     }
   }

@@ -3,7 +3,7 @@ import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
 import type { Pacer } from '../../core/paced.js'
 import { readable } from '../../io/checkpoints/blocks.js'
-import { findQuantized } from '../../io/checkpoints/quantized-matrices.js'
+import { findQuantized, type QuantizedMatrices } from '../../io/checkpoints/quantized-matrices.js'
 import { isThere, readJson } from '../../io/read-file.js'
 import { openSafetensorsFolder, type StoredTensor } from '../../io/safetensors-folder.js'
 import { LazyRows } from '../../weights/lazy-weight.js'
@@ -17,6 +17,25 @@ import { readQuantization } from './read-quantization.js'
 
 const floatTypes: Readonly<Record<string, FloatType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' }
 
+/** The tensors of a folder, and which of them are quantized matrices. */
+export interface FolderTensors extends QuantizedMatrices {
+  readonly stored: ReadonlyMap<string, StoredTensor>
+  /** Content of config.json. */
+  readonly config: unknown
+}
+
+/**
+ * Opens the tensors of a folder.
+ * @throws SparkError as {@link loadFolderWeights}
+ */
+export async function openFolderTensors(folder: string): Promise<FolderTensors> {
+  const stored = await openSafetensorsFolder(folder)
+  const config = await readJson(path.join(folder, 'config.json'))
+  const modelOpt = path.join(folder, 'hf_quant_config.json')
+  const settings = (await isThere(modelOpt)) ? await readJson(modelOpt) : undefined
+  return { stored, config, ...findQuantized(folder, stored, readQuantization(config, settings)) }
+}
+
 /**
  * The weights of a folder. Vectors are read, and quantized matrices in their format; matrices of floats stay in their file until
  * something reads them.
@@ -24,11 +43,7 @@ const floatTypes: Readonly<Record<string, FloatType>> = { F32: 'f32', F16: 'f16'
  * @throws SparkError ERR_IO; ERR_FORMAT; ERR_UNSUPPORTED for element types and quantizations that are not known, naming them
  */
 export async function loadFolderWeights(folder: string, pacer: Pacer): Promise<LoadedWeights> {
-  const stored = await openSafetensorsFolder(folder)
-  const config = await readJson(path.join(folder, 'config.json'))
-  const modelOpt = path.join(folder, 'hf_quant_config.json')
-  const settings = (await isThere(modelOpt)) ? await readJson(modelOpt) : undefined
-  const { matrices, parts } = findQuantized(folder, stored, readQuantization(config, settings))
+  const { stored, config, matrices, parts } = await openFolderTensors(folder)
   const isTransposed = transposedExperts(new ConfigReader(config, 'config.json'))
   const tensors = new Map<string, ModelTensor>()
   for (const tensor of stored.values()) {

@@ -128,8 +128,8 @@ t.test('language models on several nodes', async t => {
   })
 
   await t.test('a node fetches the matrices of its layers', { skip: noLanguageData }, async t => {
-    for (const name of ['models/qwen3', 'gguf/llama.Q8_0.gguf', 'models/mixtral', 'models/gpt2']) {
-      const source = dataPath('lm-golden', ...name.split('/'))
+    for (const name of ['qwen3', 'llama.Q8_0.gguf', 'mixtral', 'gpt2', 'gpt-oss-mxfp4']) {
+      const source = dataPath('lm-golden', name.endsWith('.gguf') ? 'gguf' : 'models', name)
       const { store } = nodes.node('one').stages
       const model = await readModel(source, new Pacer())
       const form = { blocks: 1, blockSize: 8, cacheType: 'f32', activations: 'bf16' } as const
@@ -143,7 +143,9 @@ t.test('language models on several nodes', async t => {
       const { files } = staged.partsOf([staged.graph], [], 0, new Map())
       const whole = files.reduce((sum, { manifest }) => sum + manifest.bytes, 0)
       t.ok(sizes[1]! < 0.7 * whole, `${name}: ${sizes} of ${whole}`)
-      t.ok(sizes.reduce((sum, size) => sum + size) > whole, name)
+      const total = sizes.reduce((sum, size) => sum + size)
+      // The first and the last stage may both need the table of the vocabulary.
+      t.ok(total > whole && total < 1.3 * whole, `${name}: ${total} of ${whole}`)
     }
   })
 

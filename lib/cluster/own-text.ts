@@ -18,6 +18,7 @@ import {
 } from './own-link.js'
 import type { Message } from './stages/messages.js'
 import type { PipelineEvent } from './stages/pipeline.js'
+import type { StagePlan } from './stages/stage-place.js'
 import type { ClusterText, StagedTextOptions } from './text/load-text.js'
 
 /** Options of a language model that a program puts on the cluster. */
@@ -27,6 +28,8 @@ export type OwnTextOptions = OwnModelOptions & StagedTextOptions
 export interface NamedLayers {
   readonly node: string
   readonly layers: string
+  /** What nodes that share them sum over. */
+  readonly sums?: StagePlan['sums']
 }
 
 /** A language model on several nodes, as a program uses it. */
@@ -46,7 +49,10 @@ export interface OwnText {
 /** Layers of a language model with the names of their nodes. */
 export function namedLayers({ stages }: ClusterText, node: ClusterNode): NamedLayers[] {
   const nameOf = namesOf(node)
-  return stages.map(({ nodeId, group = [nodeId], layers }) => ({ node: group.map(nameOf).join('+'), layers }))
+  return stages.map(({ nodeId, group = [nodeId], layers, sums }) => ({
+    ...{ node: group.map(nameOf).join('+'), layers },
+    ...(sums && { sums }),
+  }))
 }
 
 /** What comes next in a text: a token and how the tokenizer writes it, or the end. */

@@ -128,7 +128,7 @@ t.test('run --cluster', async t => {
     let given = shared()
     for (let i = 0; i < 4 && isSlow.test(given.stderr); i++) given = shared()
     if (isSlow.test(given.stderr)) t.equal(given.status, 1)
-    else isSame(given, /^dgx-spark: [\w-]+\+one: embedding, layers 0-1, head$/m)
+    else isSame(given, /^dgx-spark: [\w-]+\+one: embedding, layers 0-1, head, sums over stream$/m)
   }
   isSpread()
   isShared()

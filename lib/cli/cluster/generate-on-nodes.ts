@@ -15,7 +15,8 @@ export async function openTextOnNodes(
   options: TextModelOptions,
 ): Promise<OwnText> {
   const text = await openText(source, flags, options)
-  for (const { node, layers } of text.stages) printError(`${node}: ${layers}`)
+  for (const { node, layers, sums } of text.stages)
+    printError(`${node}: ${layers}${sums ? `, sums over ${sums}` : ''}`)
   return text
 }
 

@@ -9,6 +9,7 @@ import type { TextModelOptions } from '../../text/text-options.js'
 import { layerRange, type ModelCosts } from '../placement/costs.js'
 import type { PlaceOptions } from '../placement/place.js'
 import type { Pipeline } from '../stages/pipeline.js'
+import type { StagePlan } from '../stages/stage-place.js'
 import type { StagedGraph } from '../stages/staged-model.js'
 import type { WeightStore } from '../weights/weight-store.js'
 import { expectDecoder } from './decoder-graph.js'
@@ -44,6 +45,8 @@ export interface TextStage {
   readonly group?: readonly string[]
   /** In words: `embedding, layers 0-10`. */
   readonly layers: string
+  /** What a group sums over. */
+  readonly sums?: StagePlan['sums']
 }
 
 /**
@@ -70,9 +73,10 @@ export class ClusterText {
   get stages(): TextStage[] {
     const { pipeline, costs } = this.#opened
     const behind = (end: number): number => costs.layers.findIndex(layer => layer.end === end) + 1
-    return pipeline.stages.map(({ nodeId, group, from, end }) => ({
+    return pipeline.stages.map(({ nodeId, group, from, end, sums }) => ({
       nodeId,
       ...(group && { group }),
+      ...(sums && { sums }),
       layers: layerRange(costs, from === 0 ? 0 : behind(from), behind(end)),
     }))
   }

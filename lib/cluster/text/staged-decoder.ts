@@ -76,8 +76,7 @@ export class StagedDecoder implements StagedGraph {
     const placesOf = ({ initializers }: Graph): readonly Placed[] =>
       [...initializers.keys()].flatMap(name => this.#places.get(name) ?? [])
     const own = placesOf(stages[index]!)
-    const others = stages.filter((_, i) => i !== index).flatMap(placesOf)
-    const files = rangesOf(this.#manifests, own, others)
+    const files = rangesOf(this.#manifests, own, stages.flatMap(placesOf))
     const names = namesOf(stages[index]!)
     const common = { files, ends, index, states: [...states], names, decoder: this.#form }
     return { ...common, ...(share && { share }) }

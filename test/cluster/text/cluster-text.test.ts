@@ -9,6 +9,7 @@ import type { PipelineEvent } from '#lib/cluster/stages/pipeline.js'
 import { checkQuestion } from '#lib/cluster/stages/questions.js'
 import type { ClusterText } from '#lib/cluster/text/load-text.js'
 import { StagedDecoder } from '#lib/cluster/text/staged-decoder.js'
+import type { WeightStore } from '#lib/cluster/weights/weight-store.js'
 import { Pacer } from '#lib/core/paced.js'
 import { cutGraph } from '#lib/graph/rewrites/cut.js'
 import { decoderCuts } from '#lib/text/architectures/decoder.js'
@@ -131,9 +132,12 @@ t.test('language models on several nodes', async t => {
     for (const name of ['qwen3', 'llama.Q8_0.gguf', 'mixtral', 'gpt2', 'gpt-oss-mxfp4']) {
       const source = dataPath('lm-golden', name.endsWith('.gguf') ? 'gguf' : 'models', name)
       const { store } = nodes.node('one').stages
+      const inChunks = {
+        addFile: (file, given) => store.addFile(file, { ...given, chunkBytes: 4096 }),
+      } as WeightStore
       const model = await readModel(source, new Pacer())
       const form = { blocks: 1, blockSize: 8, cacheType: 'f32', activations: 'bf16' } as const
-      const staged = await StagedDecoder.open(source, model, form, store)
+      const staged = await StagedDecoder.open(source, model, form, inChunks)
       const ends = decoderCuts(staged.graph, [1, 2])
       const stages = cutGraph(staged.graph, ends)
       const sizes = stages.map((_, i) => {

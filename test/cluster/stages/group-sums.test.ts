@@ -4,6 +4,7 @@ import { GraphBuilder, Model, Tensor } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { scriptResult } from '../../fixtures/child.js'
 import { freePort } from '../../fixtures/cluster/free-port.js'
+import { relativeDistance } from '../../fixtures/cluster/ranks.js'
 import { FakeDriver, noCudaCalls } from '../../fixtures/fake-driver/fake-driver.js'
 import { type Machine, machine } from '../../fixtures/machine-log.js'
 import { integrated } from '../../fixtures/machines.js'
@@ -117,4 +118,23 @@ t.test('a rank that goes away ends the sums of the others', async t => {
      await model.dispose()`,
   )
   t.strictSame(done, [`1,${width}`, null, true])
+})
+
+t.test('a GPU that fails takes its group to the CPUs', async t => {
+  const file = await writeModel(t)
+  using alone = await Model.load(file, { backend: 'cpu', precision: 'fp32' })
+  const { y } = await alone.run<Tensor<never>>({ x: Tensor.random([1, width], { seed: 3 }) })
+  const done = (await onNodes(
+    t,
+    machine(withNccl, { ...nameless, 'fail.kernel': '702' }),
+    `const events = []
+     const model = await load({}, event => events.push(event))
+     const { y } = await model.run({ x })
+     done.push(said(model), events.find(({ type }) => type === 'failed').why, [...y.data])
+     await model.dispose()`,
+  )) as [string[], string, number[]]
+  t.strictSame(done[0], ['stream', 'cpu'])
+  t.match(done[1], /\b702\b/)
+  const result = Tensor.of(Float32Array.from(done[2]), [1, width], 'f32')
+  t.ok(relativeDistance(result as Tensor<never>, y!) < 1e-5)
 })

@@ -163,11 +163,24 @@ struct TileSize {
   int64_t height, width;
 };
 
-// Large tiles read and pack least, but threads want equal shares of all.
+// The largest size of tiles that cut a side into as many equal ones for each thread, two at least; 0 where
+// there is none.
+int64_t equal_cut(int64_t side, int64_t threads) {
+  for (int64_t size = kTile; size >= 2 * kPanelRows; size -= kPanelRows) {
+    const int64_t tiles = side / size;
+    if (tiles * size == side && tiles >= 2 * threads && tiles % threads == 0) return size;
+  }
+  return 0;
+}
+
+// Large tiles read and pack least, but threads want equal shares of all. A cut across one side alone, where
+// that gives them, packs the other side's lines in one go.
 TileSize tile_size(int64_t count, int64_t rows, int64_t cols, const Segment& segment) {
   const int64_t threads = thread_count(), tiles = count * pieces(rows, kTile) * pieces(cols, kTile);
   const bool small = count * rows * cols * segment.depth <= kGrainTerms;
   if (threads == 1 || small || tiles >= 8 * threads) return {kTile, kTile};
+  if (const int64_t height = equal_cut(rows, threads); height > 0 && cols <= kTile) return {height, kTile};
+  if (const int64_t width = equal_cut(cols, threads); width > 0 && rows <= kTile) return {kTile, width};
   const int64_t row_cost = cost_of(segment.a), col_cost = cost_of(segment.b);
   TileSize best{kTile, kTile};
   int64_t best_cost = -1;

@@ -1,7 +1,8 @@
 // pipeline.js: a model on two nodes of one thread each, two processes whose link is TLS over loopback, beside one node.
 // latency: a run through both, beside the same stages in one process (goal: 1.05 times); throughput: runs that are asked for
-// four at a time, beside one node (goal: 1.6 times). In turns; medians, and the middle half of the ratios.
-//   node bench/pipeline.js [rounds]
+// four at a time, beside one node (goal: 1.6 times, and 1.3 times where the second node computes with the slower instruction
+// set `isa`, avx2 by default; the planner divides the layers then). In turns; medians, and the middle half of the ratios.
+//   node bench/pipeline.js [rounds] [isa]
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -63,17 +64,31 @@ async function compare(name, rounds, one, two) {
   )
 }
 
-/** @param {string} home @param {number} rounds */
-async function measure(home, rounds) {
+/** @param {string} home @param {Record<string, string>} env of the second node @param {(node: ClusterNode) => Promise<void>} act */
+async function onTwoNodes(home, env, act) {
   const node = await ClusterNode.start({ ...nodeOptions(home, 'first', 18433), create: 'bench' })
   const { code } = await node.invite(5)
-  const second = fork(script, ['--node', home, code], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  const second = fork(script, ['--node', home, code], {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    env: { ...process.env, ...env },
+  })
   await once(second, 'message')
-  const graph = graphOfLayers()
-  const file = path.join(home, 'model.onnx')
-  const whole = await Model.fromGraph(graph, options)
-  await whole.save(file, { externalData: true })
-  const count = (await modelCosts(graph)).layers.length
+  try {
+    await act(node)
+  } finally {
+    second.kill()
+    await node.close()
+  }
+}
+
+/** Eight runs, four at a time. @param {() => Promise<unknown>} run */
+const eight = run => async () => {
+  for (let i = 0; i < 2; i++) await Promise.all([run(), run(), run(), run()])
+}
+
+/** Two nodes that are alike. @param {ClusterNode} node @param {string} file @param {Model} whole @param {number} rounds */
+async function measureHalves(node, file, whole, rounds) {
+  const count = (await modelCosts(whole.graph)).layers.length
   const half = count >> 1
   const pins = [`0-${half - 1}=first`, `${half}-${count - 1}=second`]
   const model = await new Cluster(node).load(file, { ...options, nodes: 2, pins })
@@ -88,22 +103,28 @@ async function measure(home, rounds) {
       feeds = /** @type {any} */ (Object.fromEntries(part.outputs.map(({ name }) => [name, results[name]])))
     }
   }
-  /** @param {() => Promise<unknown>} run */
-  const eight = run => async () => {
-    for (let i = 0; i < 2; i++) await Promise.all([run(), run(), run(), run()])
-  }
-  console.log(`${cpus()[0]?.model}, ${cpus().length} cores, Node.js ${process.version}`)
   await compare('latency: stages in one process, on two nodes', rounds, inOneProcess, () => model.run({ x }))
-  const alone = eight(() => whole.run({ x }))
   await compare(
     '8 runs: one node, two nodes',
     rounds,
-    alone,
+    eight(() => whole.run({ x })),
     eight(() => model.run({ x })),
   )
   await model.dispose()
-  second.kill()
-  await node.close()
+}
+
+/** A second node that is slower. @param {ClusterNode} node @param {string} file @param {Model} whole @param {number} rounds */
+async function measureUnlike(node, file, whole, rounds) {
+  const model = await new Cluster(node).load(file, { ...options, nodes: 2, strategy: 'pipeline' })
+  const parts = model.stages.map(({ from, end }) => end - from).join(' + ')
+  const x = Tensor.random([rows, width], { seed: 9 })
+  await compare(
+    `8 runs: one node, with a slower one (${parts} nodes of the graph)`,
+    rounds,
+    eight(() => whole.run({ x })),
+    eight(() => model.run({ x })),
+  )
+  await model.dispose()
 }
 
 const [flag, home, code] = process.argv.slice(2)
@@ -112,10 +133,19 @@ if (flag === '--node') {
   await ClusterNode.start({ ...nodeOptions(/** @type {string} */ (home), 'second', 18443), code, at })
   process.send?.('ready')
 } else {
+  const [rounds, isa] = [Number(flag ?? 20), home ?? 'avx2']
   const folder = mkdtempSync(path.join(tmpdir(), 'dgx-spark-pipeline-'))
+  const file = path.join(folder, 'model.onnx')
+  const whole = await Model.fromGraph(graphOfLayers(), options)
   try {
-    await measure(folder, Number(flag ?? 20))
+    await whole.save(file, { externalData: true })
+    console.log(`${cpus()[0]?.model}, ${cpus().length} cores, Node.js ${process.version}`)
+    await onTwoNodes(path.join(folder, 'alike'), {}, node => measureHalves(node, file, whole, rounds))
+    await onTwoNodes(path.join(folder, 'unlike'), { DGX_SPARK_CPU_ISA: isa }, node =>
+      measureUnlike(node, file, whole, rounds),
+    )
   } finally {
+    whole.dispose()
     rmSync(folder, { recursive: true, force: true })
   }
 }

@@ -24,9 +24,9 @@ const [sizes, longEnough] = [[256, 512, 1024, 2048, 4096], 10]
 /** Products of the last size, of which the fastest counts. */
 const products = 5
 
-/** What rates are kept by: another driver, processor or version of this library is measured anew. */
-const keyOf = ({ id, kind, model, computeUnits, driver }: DeviceRecord): string =>
-  [kind === 'gpu' ? id : model, computeUnits, driver, packageVersion()].join(' | ')
+/** What rates are kept by: another driver, processor, instruction set or version of this library is measured anew. */
+const keyOf = ({ id, kind, model, architecture, computeUnits, driver }: DeviceRecord): string =>
+  [kind === 'gpu' ? id : model, architecture, computeUnits, driver, packageVersion()].join(' | ')
 
 /**
  * Rates of a device of this machine, from the disk or measured now.

@@ -24,6 +24,8 @@ t.test('a device is measured once', { skip: loadAddon().addon ? false : 'no nati
   const [[key, value]] = Object.entries(JSON.parse(kept)) as [[string, object]]
   writeFileSync(file, JSON.stringify({ [key]: { ...value, flops: { f32: 1 } } }))
   t.same((await deviceRates(cpu))!.flops, { f32: 1 }, 'nothing is measured while the disk knows')
+  const plain = (await deviceRates({ ...cpu, architecture: 'x64 plain' }))!
+  t.ok(plain.flops.f32! > 1e7, 'another instruction set is measured')
   const other = key.replace(String(cpu.computeUnits), '999')
   writeFileSync(file, JSON.stringify({ [other]: value, [key]: { flops: { f32: 'fast' } } }))
   t.ok(

@@ -9,6 +9,7 @@ import {
 } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
+import type { FilePart } from '../weights/file-parts.js'
 import type { SharedWeight } from '../weights/shared-weight.js'
 
 /** What rows are rounded to before they are multiplied by a weight: bytes for blocks of integers, bf16 for bf16. */
@@ -46,16 +47,6 @@ export interface ConstantSource {
   readonly fileParts?: readonly FilePart[] | undefined
   /** As the source of some of the bytes alone. */
   part?(begin: number, byteLength: number): ConstantSource
-}
-
-/** Neighbouring bytes of a file. */
-export interface FilePart {
-  /** Path of the file. */
-  readonly file: string
-  /** Of the first byte. */
-  readonly begin: number
-  /** How many there are. */
-  readonly byteLength: number
 }
 
 /** An element type that has bytes. */

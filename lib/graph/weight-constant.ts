@@ -29,7 +29,12 @@ export function sharedConstant(
     const elements = use.transposed ? transpose(values, rows, cols) : values
     return new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength)
   }
-  return Constant.lazy('f32', shape, { byteLength: 4 * rows * cols, read, weight: { shared, ...use } })
+  return Constant.lazy('f32', shape, {
+    ...{ byteLength: 4 * rows * cols, read, weight: { shared, ...use } },
+    get fileParts() {
+      return shared.lazy?.fileParts
+    },
+  })
 }
 
 /** A constant whose products round the rows that it is multiplied with; itself where it is kept as no weight. */
@@ -37,5 +42,10 @@ export function roundingRows(constant: Constant, activations: RoundedRows): Cons
   const { weight, shape, byteLength } = constant
   if (!weight) return constant
   const read = (): Uint8Array => constant.bytes
-  return Constant.lazy('f32', shape, { byteLength, read, weight: { ...weight, activations } })
+  return Constant.lazy('f32', shape, {
+    ...{ byteLength, read, weight: { ...weight, activations } },
+    get fileParts() {
+      return constant.fileParts
+    },
+  })
 }

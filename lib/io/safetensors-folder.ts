@@ -76,7 +76,7 @@ function storedTensor(
     dtype,
     shape,
     byteLength,
-    place: { file: file.path, begin: at },
+    fileParts: [{ file: file.path, begin: at, byteLength }],
     read: () => file.read(at, byteLength),
     load: () => file.load(at, byteLength),
     loadInto: (from, bytes) => file.loadInto(at + from, bytes),

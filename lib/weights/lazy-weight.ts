@@ -1,6 +1,7 @@
 // lazy-weight.ts: frozen weights whose elements are still in a file.
 import { elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
+import type { FilePart } from './file-parts.js'
 import { type BlockWeightFormat, formatInfo, type WeightFormat, weightSizes } from './formats.js'
 import type { FloatWeight, Weight } from './weight.js'
 
@@ -16,6 +17,8 @@ export interface LazyWeight {
   read(): Weight
   /** Reads it to memory that nobody else has, without holding the JavaScript thread up. */
   load(): Promise<Weight>
+  /** Where in files what it reads is, for a weight in rows one row after the other; missing where it is in none. */
+  readonly fileParts?: readonly FilePart[]
   /** Reads the bytes of the rows from `from` on, as many as fit; missing where rows cannot be read on their own. */
   loadRows?(from: number, bytes: Uint8Array): Promise<void>
 }
@@ -47,8 +50,8 @@ export function changedWhenRead(
 export interface StoredBytes {
   /** How many there are. */
   readonly byteLength: number
-  /** Where in a file they are, if they are in one. */
-  readonly place?: { readonly file: string; readonly begin: number } | undefined
+  /** Where in files they are, one part after the other; none where they are in no file. */
+  readonly fileParts: readonly FilePart[]
   /** Reads all, and waits. */
   read(): Uint8Array
   /** Reads all to memory that nobody else has. */
@@ -89,6 +92,10 @@ export class LazyRows implements LazyWeight {
     return weightOfBytes(this, this.rows, this.#stored.read())
   }
 
+  get fileParts(): readonly FilePart[] {
+    return this.#stored.fileParts
+  }
+
   async load(): Promise<Weight> {
     return weightOfBytes(this, this.rows, await this.#stored.load())
   }
@@ -115,10 +122,12 @@ export function weightOfBytes({ format, cols }: Columns, rows: number, bytes: Ui
 /** Bytes from several places, one after the other. */
 class JoinedBytes implements StoredBytes {
   readonly byteLength: number
+  readonly fileParts: readonly FilePart[]
   readonly #parts: readonly StoredBytes[]
 
   constructor(parts: readonly StoredBytes[]) {
     this.byteLength = parts.reduce((sum, part) => sum + part.byteLength, 0)
+    this.fileParts = parts.flatMap(part => part.fileParts)
     this.#parts = parts
   }
 

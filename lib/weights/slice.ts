@@ -1,6 +1,8 @@
 // slice.ts: parts of frozen weights, in their own format: no block is cut, and nothing is decoded.
+
+import { type FilePart, filePieces } from './file-parts.js'
 import { formatInfo } from './formats.js'
-import { changedWhenRead, isLazy, type LazyWeight } from './lazy-weight.js'
+import { bytesOfRows, changedWhenRead, isLazy, type LazyWeight } from './lazy-weight.js'
 import { inRows } from './panels.js'
 import { arraysOf, type Weight } from './weight.js'
 
@@ -55,7 +57,25 @@ export function sliceWeight(
     const { owner: _, ...fields } = kept
     return { ...fields, ...Object.fromEntries(arrays), rows: height, cols: width } as Weight
   }
-  return isLazy(weight) ? changedWhenRead(weight, height, width, cut) : cut(weight)
+  if (!isLazy(weight)) return cut(weight)
+  const fileParts = slicedParts(weight, rows, cols)
+  return { ...changedWhenRead(weight, height, width, cut), ...(fileParts && { fileParts }) }
+}
+
+/** Where the rows are in files; all of them for columns, which lie between those of others. */
+function slicedParts(
+  weight: LazyWeight,
+  rows: readonly Range[] | undefined,
+  cols: readonly Range[] | undefined,
+): readonly FilePart[] | undefined {
+  const { fileParts } = weight
+  const bytes = bytesOfRows(weight, 1)
+  const inRows = fileParts?.reduce((sum, { byteLength }) => sum + byteLength, 0) === weight.rows * bytes
+  if (!fileParts || !rows || cols || !inRows) return fileParts
+  return filePieces(
+    fileParts,
+    rows.map(({ begin, end }) => ({ begin: begin * bytes, end: end * bytes })),
+  )
 }
 
 function sliceArray<A extends Float32Array | Uint8Array>(

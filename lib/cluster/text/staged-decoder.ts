@@ -2,7 +2,7 @@
 import path from 'node:path'
 import type { Constant } from '../../graph/constant.js'
 import type { Graph } from '../../graph/graph.js'
-import type { SplitOptions } from '../../graph/rewrites/split.js'
+import { type SplitOptions, splitGraph } from '../../graph/rewrites/split.js'
 import { isThere } from '../../io/read-file.js'
 import type { StoredTensor } from '../../io/safetensors-folder.js'
 import type { WeightSource } from '../../text/architectures/config.js'
@@ -73,22 +73,36 @@ export class StagedDecoder implements StagedGraph {
     states: ReadonlyMap<string, string>,
     share?: SplitOptions,
   ): StageParts {
-    const placesOf = ({ initializers }: Graph): readonly Placed[] =>
-      [...initializers.keys()].flatMap(name => this.#places.get(name) ?? [])
-    const own = placesOf(stages[index]!)
-    const files = rangesOf(this.#manifests, own, stages.flatMap(placesOf))
-    const names = namesOf(stages[index]!)
+    const stage = stages[index]!
+    const own = share ? this.#placesOfRank(stage, share) : this.#placesOf(stage)
+    const all = stages.flatMap(each => this.#placesOf(each))
+    const files = rangesOf(this.#manifests, own, all)
+    const names = namesOf(stage)
     const common = { files, ends, index, states: [...states], names, decoder: this.#form }
     return { ...common, ...(share && { share }) }
+  }
+
+  #placesOf({ initializers }: Graph): readonly Placed[] {
+    return [...initializers.keys()].flatMap(name => this.#places.get(name) ?? [])
+  }
+
+  /** What a rank reads: its parts of weights that stay in their files, and all of those that do not. */
+  #placesOfRank(stage: Graph, share: SplitOptions): readonly Placed[] {
+    const { initializers } = splitGraph(stage, share).graph
+    const whole = [...stage.initializers].filter(([, { fileParts }]) => fileParts.length === 0)
+    return [
+      ...[...initializers.values()].flatMap(({ fileParts }) => fileParts),
+      ...whole.flatMap(([name]) => this.#places.get(name) ?? []),
+    ]
   }
 }
 
 /** Where the elements of matrices are, by their names: a quantized one has several tensors. */
-type Places = Map<string, Placed[]>
+type Places = Map<string, readonly Placed[]>
 
 /** Where a tensor is that other nodes may lack; vectors are read where a model is opened. */
-const matrixPlaces = (tensor: Pick<StoredTensor, 'shape' | 'byteLength' | 'place'> | undefined): Placed[] =>
-  tensor?.place && tensor.shape.length > 1 ? [{ ...tensor.place, byteLength: tensor.byteLength }] : []
+const matrixPlaces = (tensor: Pick<StoredTensor, 'shape' | 'fileParts'> | undefined): readonly Placed[] =>
+  tensor && tensor.shape.length > 1 ? tensor.fileParts : []
 
 /** The files that a decoder is made of, the one first that says what it is, and where its matrices are. */
 async function openFiles(source: string): Promise<{ files: string[]; tensors: Places }> {
@@ -106,7 +120,7 @@ async function openFiles(source: string): Promise<{ files: string[]; tensors: Pl
     const file = path.join(source, name)
     if (await isThere(file)) files.push(file)
   }
-  for (const { place } of stored.values()) if (place) files.push(place.file)
+  for (const { fileParts } of stored.values()) files.push(...fileParts.map(({ file }) => file))
   const tensors = new Map([...stored].map(([name, tensor]) => [name, matrixPlaces(tensor)] as const))
   for (const [name, { parts }] of matrices)
     tensors.set(

@@ -4,6 +4,7 @@ import { Pacer } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
 import { decodePaced } from '../../weights/blocks/decode.js'
 import type { BlockFormat } from '../../weights/blocks/formats.js'
+import type { FilePart } from '../../weights/file-parts.js'
 import type { KeptFile } from '../kept-file.js'
 import type { Header, TensorInfo } from './header.js'
 import type { GgufValue } from './values.js'
@@ -50,11 +51,12 @@ export class GgufTensor {
   }
 
   /**
-   * Where in a file the elements are; undefined for a file that was given as bytes.
+   * Where in its file the elements are; nowhere for a file that was given as bytes.
    * @internal
    */
-  get place(): { readonly file: string; readonly begin: number } | undefined {
-    return this.#bytes instanceof Uint8Array ? undefined : { file: this.#bytes.path, begin: this.#begin }
+  get fileParts(): readonly FilePart[] {
+    if (this.#bytes instanceof Uint8Array) return []
+    return [{ file: this.#bytes.path, begin: this.#begin, byteLength: this.byteLength }]
   }
 
   /**

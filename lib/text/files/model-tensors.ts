@@ -104,6 +104,7 @@ function floatConstant(shape: readonly number[], weight: FloatWeight | LazyWeigh
     byteLength: 4 * numel(shape),
     read: () => bytesOf(weight.read()),
     load: async () => bytesOf(await weight.load()),
+    fileParts: weight.fileParts,
   })
 }
 

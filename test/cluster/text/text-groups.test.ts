@@ -1,4 +1,5 @@
 // Language models whose layers nodes share: the tokens of one machine, within rounding, also when a node goes away in the middle.
+import { statSync } from 'node:fs'
 import path from 'node:path'
 import { type GenerationOptions, TextModel } from 'dgx-spark'
 import t, { type Test } from 'tap'
@@ -6,6 +7,7 @@ import { Cluster, type ClusterTextOptions } from '#lib/cluster/cluster.js'
 import { worldWithin } from '#lib/cluster/stages/group-plans.js'
 import type { PipelineEvent } from '#lib/cluster/stages/pipeline.js'
 import type { ClusterText } from '#lib/cluster/text/load-text.js'
+import { writeRandomLlama } from '../../../bench/random-llama.js'
 import { backends } from '../../fixtures/backends.js'
 import { LocalNodes } from '../../fixtures/cluster/local-nodes.js'
 import { writeChatModel } from '../../fixtures/text/chat-model.js'
@@ -105,6 +107,29 @@ t.test('two nodes', { skip }, async t => {
     t.strictSame(await answers(text.model), await answers(alone))
     const [given, expected] = await Promise.all([text.model, alone].map(model => model.embed(prompt)))
     const distance = Math.max(...expected![0]!.map((value, i) => Math.abs(value - given![0]![i]!)))
+    t.ok(distance <= exact, `${distance}`)
+  })
+
+  await t.test('a rank fetches the chunks that hold its part of the weights', async t => {
+    const source = path.join(folder, 'wide.gguf')
+    const sizes = {
+      hidden: 512,
+      inner: 1024,
+      layers: 1,
+      heads: 4,
+      kvHeads: 2,
+      headSize: 64,
+      vocabulary: 32_000,
+    }
+    await writeRandomLlama(source, 'Q8_0', sizes)
+    const { size } = statSync(source)
+    using alone = await TextModel.load(source, shape)
+    const { text, events } = await onNodes(t, nodes, source, { strategy: 'tensor', nodes: 2 })
+    const [{ bytes = 0, fetched = 0 }] = events.filter(({ type }) => type === 'loaded') as [PipelineEvent]
+    t.ok(bytes < 1.6 * size, `both read ${bytes} of ${size} bytes`)
+    t.ok(fetched > 0 && fetched < 0.8 * size, `${fetched} of ${size} bytes`)
+    t.strictSame(await tokensOf(text.model), await tokensOf(alone))
+    const distance = await distanceOf(text.model, alone)
     t.ok(distance <= exact, `${distance}`)
   })
 

@@ -1,8 +1,9 @@
 // slice-constant.ts: parts of constants; weights in blocks stay in their blocks.
 import { elementBits } from '../../../core/dtype.js'
 import { numel } from '../../../core/shape.js'
+import { filePieces } from '../../../weights/file-parts.js'
 import { lengthOf, type Range, sliceWeight, whyUncut } from '../../../weights/slice.js'
-import { Constant, type FilePart, type NumericType } from '../../constant.js'
+import { Constant, type NumericType } from '../../constant.js'
 import { weightConstant } from '../../weight-constant.js'
 
 /** The rows and columns of a weight that are a part of a constant. */
@@ -66,7 +67,7 @@ export function sliceConstant(constant: Constant, axis: number, ranges: readonly
     read: () => cut(constant.bytes),
     ...loading,
     get fileParts() {
-      return filePieces(constant, pieces())
+      return filePieces(constant.fileParts, pieces())
     },
   })
 }
@@ -94,21 +95,4 @@ function joinPieces(bytes: Uint8Array, pieces: Iterable<Range>, byteLength: numb
     at += end - begin
   }
   return joined
-}
-
-/** Bytes between pieces from which on they are parts of their own: a row of a matrix is none. */
-const minGap = 1 << 20
-
-/** Where pieces of a constant are; all of it where it is in several parts itself. */
-function filePieces({ fileParts }: Constant, pieces: Iterable<Range>): readonly FilePart[] {
-  const [whole, ...others] = fileParts
-  if (!whole || others.length > 0) return fileParts
-  const parts: { file: string; begin: number; byteLength: number }[] = []
-  for (const { begin, end } of pieces) {
-    const last = parts.at(-1)
-    const at = whole.begin + begin
-    if (last && at - (last.begin + last.byteLength) < minGap) last.byteLength = whole.begin + end - last.begin
-    else parts.push({ file: whole.file, begin: at, byteLength: end - begin })
-  }
-  return parts
 }

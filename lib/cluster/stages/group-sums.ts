@@ -16,7 +16,7 @@ import type { StageOptions } from './questions.js'
 /** How a group computes, once its ranks have agreed. */
 export interface GroupSums {
   readonly sums: 'stream' | 'nccl'
-  readonly backend: 'cpu' | 'js' | 'cuda'
+  readonly backend: 'cpu' | 'cuda'
 }
 
 /** A rank of a group. */
@@ -31,6 +31,7 @@ export interface GroupSeat extends RankOf {
 }
 
 const timeoutMs = 30_000
+/** Of what `ncclSecret` gives. */
 const secretBytes = 384
 /** Of what a rank says of itself. */
 const maxReasonBytes = 512
@@ -52,8 +53,7 @@ export async function joinSums(seat: GroupSeat, signal: AbortSignal): Promise<Pl
       () => stream.abort(reasonOf(signal)),
       async () => {
         const gpu = wantsGpu(options) ? await agreeOnGpu(stream, seat) : undefined
-        const { backend } = options
-        if (!gpu) return { ...forPlans(stream), sums: 'stream', backend: backend === 'js' ? 'js' : 'cpu' }
+        if (!gpu) return { ...forPlans(stream), sums: 'stream', backend: 'cpu' }
         return { ...(await joinOver(stream, gpu)), sums: 'nccl', backend: 'cuda' }
       },
     )

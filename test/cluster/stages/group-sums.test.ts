@@ -27,8 +27,11 @@ async function writeModel(t: Test): Promise<string> {
   const g = new GraphBuilder()
   const weight = (name: string, shape: number[], seed: number): string =>
     g.initializer(name, Tensor.random(shape, { seed, distribution: 'normal' }))
-  const a = g.add('Tanh', [g.add('MatMul', [g.input('x', 'f32', [1, width]), weight('up', [width, 128], 1)])])
-  g.output(g.add('MatMul', [a, weight('down', [128, width], 2)]), 'y')
+  const [x, s] = ['x', 's'].map(name => g.input(name, 'f32', [1, width])) as [string, string]
+  const a = g.add('Tanh', [g.add('MatMul', [g.add('Add', [x, s]), weight('up', [width, 128], 1)])])
+  const y = g.add('MatMul', [a, weight('down', [128, width], 2)])
+  g.output(y, 'y')
+  g.output(g.add('Tanh', [y]), 'next_s')
   using model = await Model.fromGraph(g.build(), { backend: 'cpu' })
   const file = path.join(t.testdir({}), 'model.onnx')
   await model.save(file)
@@ -63,7 +66,7 @@ async function onNodes(t: Test, { env }: Machine, code: string): Promise<unknown
        await model.load()
        return model
      }
-     const x = Tensor.random([1, ${width}], { seed: 3 })
+     const x = Tensor.random([1, ${width}], { seed: 3 }), s = Tensor.zeros([1, ${width}])
      const said = ({ stages: [{ sums, options }] }) => [sums, options.backend]
      const done = []
      ${code}
@@ -81,14 +84,17 @@ t.test('over NCCL, on GPUs', async t => {
     both,
     `const model = await load({})
      done.push(said(model))
-     for (let i = 0; i < 3; i++) done.push((await model.run({ x })).y.shape)
+     for (let i = 0; i < 3; i++) done.push((await model.run({ x, s })).y.shape)
+     const sequence = model.bindState()
+     for (let i = 0; i < 3; i++) done.push((await sequence.run({ x })).y.shape)
+     await sequence.dispose()
      await model.dispose()
      const encrypted = await load({ sums: 'stream' })
      done.push(said(encrypted))
      await encrypted.dispose()`,
   )
-  t.strictSame(done, [['nccl', 'cuda'], ...Array(3).fill([1, width]), ['stream', 'cpu']])
-  t.equal(both.lines('capture').length, 2, 'sums are captured, once on each rank')
+  t.strictSame(done, [['nccl', 'cuda'], ...Array(6).fill([1, width]), ['stream', 'cpu']])
+  t.equal(both.lines('capture').length, 4, 'sums are captured, once for each plan of a rank')
 })
 
 t.test('over links, where NCCL is missing', async t => {
@@ -110,8 +116,8 @@ t.test('a rank that goes away ends the sums of the others', async t => {
     machine(withNccl, nameless),
     `const events = []
      const model = await load({}, ({ type }) => events.push(type), 100)
-     await model.run({ x })
-     const runs = Promise.all(Array.from({ length: 20 }, () => model.run({ x })))
+     await model.run({ x, s })
+     const runs = Promise.all(Array.from({ length: 20 }, () => model.run({ x, s })))
      await two.close()
      done.push(...new Set((await runs).map(({ y }) => String(y.shape))), model.stages[0].group ?? null)
      done.push(events.includes('moved'))
@@ -123,13 +129,16 @@ t.test('a rank that goes away ends the sums of the others', async t => {
 t.test('a GPU that fails takes its group to the CPUs', async t => {
   const file = await writeModel(t)
   using alone = await Model.load(file, { backend: 'cpu', precision: 'fp32' })
-  const { y } = await alone.run<Tensor<never>>({ x: Tensor.random([1, width], { seed: 3 }) })
+  const { y } = await alone.run<Tensor<never>>({
+    x: Tensor.random([1, width], { seed: 3 }),
+    s: Tensor.zeros([1, width]),
+  })
   const done = (await onNodes(
     t,
     machine(withNccl, { ...nameless, 'fail.kernel': '702' }),
     `const events = []
      const model = await load({}, event => events.push(event))
-     const { y } = await model.run({ x })
+     const { y } = await model.run({ x, s })
      done.push(said(model), events.find(({ type }) => type === 'failed').why, [...y.data])
      await model.dispose()`,
   )) as [string[], string, number[]]

@@ -118,6 +118,7 @@ t.test('run --cluster', async t => {
     )
     t.match(stderr, layers)
   }
+  t.match(run('generate', '--help').stdout, /--strategy <kind>[\s\S]*--nodes 2 --strategy tensor$/m)
   const onBoth = [...text, '--backend', 'cpu', '--nodes', '2', '--json']
   const isSpread = (): void =>
     isSame(run(...onBoth, ...layersOfText), /^dgx-spark: one: embedding, layer 0$/m)

@@ -173,13 +173,21 @@ t.test('three nodes', { skip }, async t => {
   await t.test('a group in a pipeline', async t => {
     using alone = await TextModel.load(pair, shape)
     const pins = ['embedding-0=one+two', '1-head=three']
-    const { text } = await onNodes(t, nodes, pair, { strategy: 'hybrid', nodes: 3, pins })
+    const { text } = await onNodes(t, nodes, pair, { strategy: 'hybrid', nodes: 3, pins, graceMs: 100 })
     t.match(text.stages, [
       { group: idsOf(nodes, 'one', 'two'), layers: 'embedding, layer 0' },
       { nodeId: idsOf(nodes, 'three')[0]!, layers: 'layer 1, head' },
     ])
     t.strictSame(await tokensOf(text.model), await tokensOf(alone))
     t.ok((await distanceOf(text.model, alone)) <= exact)
+    const generation = text.model.generate(prompt, { ...greedy, maxTokens: 40 })
+    let count = 0
+    for await (const _ of generation.tokens()) if (++count === 10) await nodes.end('two')
+    const expected = await alone.generate(prompt, { ...greedy, maxTokens: 40 }).result()
+    t.strictSame((await generation.result()).ids, expected.ids, 'a rank left')
+    t.ok(text.stages.every(({ nodeId, group = [nodeId] }) => !group.includes(idsOf(nodes, 'two')[0]!)))
+    await text.dispose()
+    await nodes.again('two')
   })
 
   await t.test('texts go on when a rank leaves, and on the last node', async t => {

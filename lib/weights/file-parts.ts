@@ -1,5 +1,5 @@
 // file-parts.ts: where in files bytes are, and where pieces of them are.
-import type { Range } from './slice.js'
+import type { Range } from './range.js'
 
 /** Neighbouring bytes of a file. */
 export interface FilePart {

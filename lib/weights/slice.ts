@@ -4,17 +4,8 @@ import { type FilePart, filePieces } from './file-parts.js'
 import { formatInfo } from './formats.js'
 import { bytesOfRows, changedWhenRead, isLazy, type LazyWeight } from './lazy-weight.js'
 import { inRows } from './panels.js'
+import { lengthOf, type Range } from './range.js'
 import { arraysOf, type Weight } from './weight.js'
-
-/** Neighbours, from `begin` to before `end`. */
-export interface Range {
-  readonly begin: number
-  readonly end: number
-}
-
-/** How many there are in all. */
-export const lengthOf = (ranges: readonly Range[]): number =>
-  ranges.reduce((sum, { begin, end }) => sum + end - begin, 0)
 
 /** Why a weight cannot be cut at these columns; undefined where it can. Rows can be cut anywhere but in squares. */
 export function whyUncut(

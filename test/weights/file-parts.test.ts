@@ -2,7 +2,8 @@
 import t from 'tap'
 import { filePieces } from '#lib/weights/file-parts.js'
 import { LazyRows, type LazyWeight } from '#lib/weights/lazy-weight.js'
-import { type Range, sliceWeight } from '#lib/weights/slice.js'
+import type { Range } from '#lib/weights/range.js'
+import { sliceWeight } from '#lib/weights/slice.js'
 import { storedBytes } from '../fixtures/weights/stored-bytes.js'
 
 const mebibyte = 2 ** 20

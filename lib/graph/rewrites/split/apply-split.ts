@@ -1,6 +1,6 @@
 // apply-split.ts: the graph of one rank.
 
-import type { Range } from '../../../weights/slice.js'
+import type { Range } from '../../../weights/range.js'
 import { int } from '../../attributes.js'
 import { GraphBuilder } from '../../builder.js'
 import { Constant } from '../../constant.js'

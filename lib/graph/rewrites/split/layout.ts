@@ -1,5 +1,5 @@
 // layout.ts: how a value is cut into the parts of the ranks.
-import type { Range } from '../../../weights/slice.js'
+import type { Range } from '../../../weights/range.js'
 
 /**
  * A value of which each rank has a part along one axis. The axis is a list of segments, such as queries, keys and values, each of

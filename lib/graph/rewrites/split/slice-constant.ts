@@ -2,7 +2,8 @@
 import { elementBits } from '../../../core/dtype.js'
 import { numel } from '../../../core/shape.js'
 import { filePieces } from '../../../weights/file-parts.js'
-import { lengthOf, type Range, sliceWeight, whyUncut } from '../../../weights/slice.js'
+import { lengthOf, type Range } from '../../../weights/range.js'
+import { sliceWeight, whyUncut } from '../../../weights/slice.js'
 import { Constant, type NumericType } from '../../constant.js'
 import { weightConstant } from '../../weight-constant.js'
 

@@ -56,6 +56,7 @@ t.test('two Sparks on a cable', { skip: canMakeNetworks() }, async t => {
   const said: readonly (readonly [string, RegExp])[] = [
     ['links', /spark-2/],
     ['place', /spark-[12]/],
+    ['generate', /spark-1\+spark-2: embedding, layers 0-3, head, sums over stream/],
     ['--strategy tensor', /spark-1\+spark-2: nodes 0 to \d+, sums over stream/],
     ['run', /spark-[12]: /],
     ['show', /token|load|compute|transfer|free|refusal|allocate/],

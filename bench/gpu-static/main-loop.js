@@ -18,6 +18,12 @@ import { blocksOf, busiestPath, loopsOf } from './control-flow.js'
 /** Turns of a loop after which all copies that its beginning has room for are on their way. */
 const turns = 8
 
+/** A path without loads of single bytes that predicates switch on, beside loads of words: they are of unaligned ends of rows. @param {readonly Instruction[]} path */
+function withoutEnds(path) {
+  if (!path.some(({ bytes }) => bytes >= 4)) return path
+  return path.filter(({ kind, bytes, isConditional }) => kind !== 'load' || bytes >= 4 || !isConditional)
+}
+
 /** @param {readonly Instruction[]} path */
 function totals(path) {
   let [tensors, loads, bytes] = [0, 0, 0]
@@ -73,11 +79,8 @@ export function mainLoop(code) {
   const { reached, loops } = loopsOf(blocks)
   const [best] = loops
     .map(loop => {
-      const path = busiestPath(
-        code,
-        blocks,
-        reached.filter(block => loop.blocks.has(block)),
-      )
+      const inside = reached.filter(block => loop.blocks.has(block))
+      const path = withoutEnds(busiestPath(code, blocks, inside))
       const inner = loops.filter(({ header }) => header !== loop.header && loop.blocks.has(header))
       return {
         ...loop,
@@ -88,7 +91,7 @@ export function mainLoop(code) {
     })
     .filter(({ loads }) => loads > 0)
     .sort((a, b) => b.tensors - a.tensors || (a.tensors > 0 ? a.header - b.header : isBetter(a, b)))
-  const path = best?.path ?? busiestPath(code, blocks, reached)
+  const path = best?.path ?? withoutEnds(busiestPath(code, blocks, reached))
   return {
     ...totals(path),
     ...waitsOf(path, best ? turns : 1),

@@ -72,13 +72,11 @@ struct CachedHead {
     static_assert(kCount % kCodes == 0);
     for (int d = 0; d < kCount && first + d < depth; d += kCodes) {
       Bytes<16> bytes;
-      bytes.load(data + first + d, (depth - first - d) * static_cast<int64_t>(sizeof(Code)));
+      bytes.load(data + first + d, depth - first - d);
 #pragma unroll
       for (int i = 0; i < kCodes; ++i) {
         if (first + d + i >= depth) break;
-        Code code;
-        memcpy(&code, bytes.at + i * sizeof(Code), sizeof code);
-        visit(d + i, Format::widen(code) * scale);
+        visit(d + i, Format::widen(bytes.template at<Code>(i)) * scale);
       }
     }
   }

@@ -33,12 +33,12 @@ __device__ void low_rank_tile(const LowRank& low_rank, int64_t row, int64_t rows
                               float (&deltas)[kSide][kSide]) {
   for (int64_t r = 0; r < low_rank.rank; ++r) {
     Bytes<32> a;
-    a.load(low_rank.a + r * cols + col, (cols - col) * 4);
+    a.load(low_rank.a + r * cols + col, cols - col);
 #pragma unroll
     for (int m = 0; m < kSide; ++m) {
       const float b = low_rank.scale * low_rank.b[min(row + m, rows - 1) * low_rank.rank + r];
 #pragma unroll
-      for (int n = 0; n < kSide; ++n) deltas[m][n] = fmaf(b, bits_float(a.word(n)), deltas[m][n]);
+      for (int n = 0; n < kSide; ++n) deltas[m][n] = fmaf(b, bits_float(a.words[n]), deltas[m][n]);
     }
   }
 }

@@ -6,23 +6,36 @@
 
 namespace spark {
 
-// kBytes bytes of memory, read at once where the address allows; those from `inside` on are zeros.
+// kBytes bytes of memory. Trap: they are kept in words, since of an array of bytes nvcc takes each word apart
+// right behind its load.
 template <int kBytes>
 struct alignas(kBytes < 16 ? kBytes : 16) Bytes {
-  uint8_t at[kBytes];
+  uint32_t words[kBytes / 4];
 
-  __device__ void load(const void* address, int64_t inside) {
-    if (inside >= kBytes && reinterpret_cast<uintptr_t>(address) % alignof(Bytes) == 0) {
-      *this = *static_cast<const Bytes*>(address);
+  // Neighbouring elements, read at once where the address allows; those from `inside` on are zeros.
+  template <typename Code>
+  __device__ void load(const Code* from, int64_t inside) {
+    constexpr int kOfWord = 4 / sizeof(Code);
+    if (inside >= kBytes / 4 * kOfWord && reinterpret_cast<uintptr_t>(from) % alignof(Bytes) == 0) {
+      *this = *reinterpret_cast<const Bytes*>(from);
       return;
     }
-    for (int i = 0; i < kBytes; ++i) at[i] = i < inside ? static_cast<const uint8_t*>(address)[i] : 0;
+    for (int i = 0; i < kBytes / 4 * kOfWord; ++i) {
+      uint32_t bits = 0;
+      if (i < inside) memcpy(&bits, from + i, sizeof(Code));
+      uint32_t& word = words[i / kOfWord];
+      word = (i % kOfWord == 0 ? 0 : word) | bits << i % kOfWord * 8 * sizeof(Code);
+    }
   }
 
-  __device__ uint32_t word(int index) const {
-    uint32_t value;
-    memcpy(&value, at + 4 * index, sizeof value);
-    return value;
+  // Element `index` of an array of Code.
+  template <typename Code>
+  __device__ Code at(int index) const {
+    const int first = index * static_cast<int>(sizeof(Code));
+    const uint32_t bits = words[first / 4] >> first % 4 * 8;
+    Code code;
+    memcpy(&code, &bits, sizeof code);
+    return code;
   }
 };
 

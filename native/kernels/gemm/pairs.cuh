@@ -45,9 +45,11 @@ struct StoredPairs {
   Bytes<16> codes;
 
   __device__ void load(const Weight& weight, int64_t row, int64_t col) {
-    codes.load(static_cast<const uint16_t*>(weight.data) + row * weight.cols + col, (weight.cols - col) * 2);
+    codes.load(static_cast<const uint16_t*>(weight.data) + row * weight.cols + col, weight.cols - col);
   }
-  __device__ Eight decode() const { return {{codes.word(0), codes.word(1), codes.word(2), codes.word(3)}}; }
+  __device__ Eight decode() const {
+    return {{codes.words[0], codes.words[1], codes.words[2], codes.words[3]}};
+  }
   __device__ static float row_scale(const Weight&, int64_t) { return 1; }
   __device__ static float tensor_scale(const Weight&) { return 1; }
 };
@@ -63,13 +65,13 @@ struct Codes<Plain<F16>> {
   Bytes<16> codes;
 
   __device__ void load(const Weight& weight, int64_t row, int64_t col) {
-    codes.load(static_cast<const uint16_t*>(weight.data) + row * weight.cols + col, (weight.cols - col) * 2);
+    codes.load(static_cast<const uint16_t*>(weight.data) + row * weight.cols + col, weight.cols - col);
   }
   __device__ Eight decode() const {
     Eight eight;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const uint32_t two = codes.word(i);
+      const uint32_t two = codes.words[i];
       eight.pairs[i] = round_pair(F16::decode(two & 0xFFFF), F16::decode(two >> 16));
     }
     return eight;
@@ -111,7 +113,7 @@ struct Codes<RowScaledE4M3> {
     Eight eight;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const uint32_t four = codes.word(i);
+      const uint32_t four = codes.words[i];
       const bool nan = (((four & 0x7F7F7F7F) + 0x01010101) & 0x80808080) != 0;
       eight.pairs[2 * i] = nan ? decode_pair_with_nan(four) : decode_pair(four);
       eight.pairs[2 * i + 1] = nan ? decode_pair_with_nan(four >> 16) : decode_pair(four >> 16);
@@ -134,8 +136,7 @@ struct Codes<RowScaledI8> {
     Eight eight;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      eight.pairs[i] =
-          round_pair(static_cast<int8_t>(codes.at[2 * i]), static_cast<int8_t>(codes.at[2 * i + 1]));
+      eight.pairs[i] = round_pair(codes.at<int8_t>(2 * i), codes.at<int8_t>(2 * i + 1));
     }
     return eight;
   }
@@ -158,7 +159,7 @@ struct Codes<Nvfp4> {
   // more would overflow; the rest is in tensor_scale().
   __device__ Eight decode() const {
     const float factor = E4M3::decode(block_scale) * 0x1p119f;
-    const uint32_t factors = round_pair(factor, factor), eight_codes = codes.word(0);
+    const uint32_t factors = round_pair(factor, factor), eight_codes = codes.words[0];
     Eight eight;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

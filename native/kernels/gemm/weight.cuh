@@ -21,14 +21,9 @@ struct Plain {
   static __device__ void eight(const Weight& weight, int64_t row, int64_t col, float (&values)[8]) {
     using Code = typename Format::Code;
     Bytes<8 * sizeof(Code)> bytes;
-    bytes.load(static_cast<const Code*>(weight.data) + row * weight.cols + col,
-               (weight.cols - col) * sizeof(Code));
+    bytes.load(static_cast<const Code*>(weight.data) + row * weight.cols + col, weight.cols - col);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      Code code;
-      memcpy(&code, bytes.at + i * sizeof(Code), sizeof code);
-      values[i] = Format::decode(code);
-    }
+    for (int i = 0; i < 8; ++i) values[i] = Format::decode(bytes.template at<Code>(i));
   }
 };
 
@@ -57,7 +52,7 @@ struct RowScaledI8 {
     Bytes<8> bytes;
     bytes.load(static_cast<const int8_t*>(weight.data) + row * weight.cols + col, weight.cols - col);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) values[i] = static_cast<int8_t>(bytes.at[i]) * weight.row_scale[row];
+    for (int i = 0; i < 8; ++i) values[i] = bytes.at<int8_t>(i) * weight.row_scale[row];
   }
 };
 
@@ -80,7 +75,7 @@ struct Nvfp4 {
     Bytes<4> bytes;
     bytes.load(static_cast<const uint8_t*>(weight.data) + at / 2, inside ? 4 : 0);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) values[i] = E2M1::decode(bytes.at[i / 2] >> i % 2 * 4 & 15) * scale;
+    for (int i = 0; i < 8; ++i) values[i] = E2M1::decode(bytes.at<uint8_t>(i / 2) >> i % 2 * 4 & 15) * scale;
   }
 };
 

@@ -100,6 +100,6 @@ export function mainLoop(code) {
   }
 }
 
-/** Inner loops come before those around them. @param {{ isNest: boolean, bytes: number, path: unknown[] }} a @param {{ isNest: boolean, bytes: number, path: unknown[] }} b */
+/** Inner loops come before those around them. @param {{ isNest: boolean, bytes: number, path: readonly unknown[] }} a @param {{ isNest: boolean, bytes: number, path: readonly unknown[] }} b */
 const isBetter = (a, b) =>
   Number(a.isNest) - Number(b.isNest) || b.bytes - a.bytes || a.path.length - b.path.length

@@ -1,6 +1,7 @@
 // main.js: compiles every kernel and prints what its machine code tells: npm run gpu:static [-- names] [--write]. With --write
 // the figures become the budgets; without it a kernel that is worse than its budget ends the run with code 1. --fatbins=folder
-// reads kernels that are compiled already, for the targets that they are compiled for.
+// reads kernels that are compiled already, for the targets that they are compiled for. --plans prints what plans of decoders move
+// instead.
 import { parseCommandLine } from '../command-line.js'
 import { readBudgets, worse, writeBudgets } from './budgets.js'
 import { compileKernels, nvccRelease } from './compile.js'
@@ -10,8 +11,17 @@ import { figuresTable } from './table.js'
 
 const { values, positionals } = parseCommandLine({
   allowPositionals: true,
-  options: { write: { type: 'boolean', default: false }, fatbins: { type: 'string' } },
+  options: {
+    write: { type: 'boolean', default: false },
+    fatbins: { type: 'string' },
+    plans: { type: 'boolean', default: false },
+  },
 })
+if (values.plans) {
+  const { trafficTable } = await import('./plans.js')
+  console.log(await trafficTable())
+  process.exit()
+}
 const nvcc = nvccRelease()
 if (!nvcc) {
   console.error('nvcc is not installed: there is no machine code to read')

@@ -87,3 +87,23 @@ export async function decodeTraffic(format, sizes, contexts) {
     await rm(folder, { recursive: true })
   }
 }
+
+/** A layer of Llama 3.1 8B, with little around it. */
+const layer = {
+  ...{ hidden: 4096, inner: 14_336, layers: 1, heads: 32, kvHeads: 8, headSize: 128 },
+  vocabulary: 320,
+}
+
+/** What a token moves in a layer of Llama 3.1 8B, a line for each format and number of tokens in front of it. */
+export async function trafficTable() {
+  const contexts = [0, 4096, 32_768]
+  const lines = ['format  behind      moved bytes    minimum bytes   ratio  steps']
+  for (const format of /** @type {const} */ (['BF16', 'NVFP4', 'Q4_K']))
+    for (const [i, { moved, minimum, steps }] of (await decodeTraffic(format, layer, contexts)).entries()) {
+      const counts = [`${contexts[i]}`.padStart(6), `${moved}`.padStart(15), `${minimum}`.padStart(15)]
+      lines.push(
+        [format.padEnd(6), ...counts, (moved / minimum).toFixed(4), `${steps}`.padStart(4)].join('  '),
+      )
+    }
+  return lines.join('\n')
+}

@@ -1,6 +1,6 @@
 // What machine code tells of kernels: of some whose loads are known, and of those of the build against their budgets.
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
@@ -102,4 +102,12 @@ t.test('no kernel of the build is worse than its budget', { skip: noKernels }, a
     if (!figures.some(({ name }) => name === 'linear_f32')) built.delete(target)
   if (built.size === 0) t.pass('kernels', { skip: `the build is for none of sm_${targets.join(', sm_')}` })
   for (const [target, figures] of built) t.same(worse(budgets[target], figures), [], `sm_${target}`)
+  const onGB10 = new Map(built.get('121f')?.map(kernel => [kernel.name, kernel]))
+  const page = readFileSync(path.join(root, 'docs/gpu-static.md'), 'utf8')
+  const rows = [...page.matchAll(/^\| P\d+ \| `(\w+)` \| [^|]+ \| ([^|]+) \|/gm)]
+  t.ok(rows.length > 10, `${rows.length} rows`)
+  for (const [, name, now] of onGB10.size > 0 ? rows : []) {
+    const { registers, local, warps, loads, waits, inFlight } = onGB10.get(name!)!
+    t.equal(now, [registers, local, warps, loads, waits, inFlight].join(' / '), `docs: ${name}`)
+  }
 })

@@ -1,4 +1,4 @@
-// Races and reads of undefined memory in kernels that run on the host are found, and only they.
+// Races, reads of undefined memory and conflicts of banks in kernels that run on the host are found, and only they.
 import { rmSync } from 'node:fs'
 import t from 'tap'
 import { buildOnHost, noHostCompiler, runOnHost } from '../fixtures/cuda-on-host/cuda-on-host.js'
@@ -54,6 +54,8 @@ const defects = [
     2,
     /^shares_a_copy_early: race, .*: thread 0 of block 0 writes at defects.cu:\d+, thread 1 .* reads at defects.cu:\d+$/m,
   ],
+  ['rows_in_all_banks', 1, 32, /^$/],
+  ['rows_in_one_bank', 1, 32, /^ldmatrix: rows of a matrix lie in the same banks$/m],
 ] as const
 
 t.test('seeded defects', { skip: noHostCompiler }, async t => {

@@ -66,7 +66,7 @@ class alignas(64) ParallelJob {
   // Claims ranges, first of share `own`, and calls the body on them until none is left.
   void work(int64_t own) {
     try {
-      for (int64_t begin, end; shares_.claim(own, count_, begin, end);)
+      for (int64_t begin, end; shares_.claim(own, begin, end);)
         (*body_)(begin * grain_, std::min(count_, end * grain_));
     } catch (...) {
       std::lock_guard lock(mutex_);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 
 namespace spark {
@@ -31,7 +32,7 @@ class Shares {
   // Claims [begin, end) of share `own` modulo their number, or of the first behind it that has some left;
   // false where none has. Guided self-scheduling: half of what is left there, at most `most`, so that slow
   // cores end with the others.
-  bool claim(int64_t own, int64_t most, int64_t& begin, int64_t& end) {
+  bool claim(int64_t own, int64_t& begin, int64_t& end, int64_t most = std::numeric_limits<int64_t>::max()) {
     for (int64_t i = 0; i < size_; ++i) {
       Share& share = shares_[(own + i) % size_];
       begin = share.next.load(std::memory_order_relaxed);

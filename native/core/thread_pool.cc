@@ -81,19 +81,28 @@ class Pool {
     if (started_ > 0 && sleepers_ == started_ && !worth_waking(grains)) return false;
     const int at = reserve();
     if (at < 0) return false;
+    const Reserved reserved(callers_, at);
     if (started_ < threads - 1) start_threads(threads);
     // Other callers keep a core busy each.
     const int idle = std::max<int>(cores_, threads) - std::popcount(callers_.load());
     const int64_t seats = std::min<int64_t>({threads - 1, started_, idle, (count - 1) / grain});
     if (seats > 0) perform(at, body, count, grain, seats);
-    const std::exception_ptr failure = jobs_[at].take_failure();
-    callers_ &= ~bit(at);
-    if (failure) std::rethrow_exception(failure);
+    if (const std::exception_ptr failure = jobs_[at].take_failure()) std::rethrow_exception(failure);
     return seats > 0;
   }
 
  private:
   static uint64_t bit(int at) { return 1ull << at; }
+
+  // Gives a job back, also where opening it throws: the shares of more threads than before are allocated.
+  struct Reserved {
+    std::atomic<uint64_t>& callers;
+    const int at;
+
+    Reserved(std::atomic<uint64_t>& callers, int at) : callers(callers), at(at) {}
+    Reserved(const Reserved&) = delete;
+    ~Reserved() { callers &= ~bit(at); }
+  };
 
   // A job for the calling thread; -1 when too many threads have one.
   int reserve() {

@@ -19,7 +19,7 @@ void parallel_tasks(int64_t count, int64_t floats, const Body& body, int64_t gra
   const auto run = [&](int64_t first, int64_t last) {
     try {
       for (int64_t worker = first; worker < last; ++worker) {
-        for (int64_t index, end; shares.claim(worker, 1, index, end);)
+        for (int64_t index, end; shares.claim(worker, index, end, 1);)
           body(index, workspaces.data() + worker * floats);
       }
     } catch (...) {

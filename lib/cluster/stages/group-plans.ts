@@ -75,7 +75,7 @@ export function worldWithin({ kind, divisible }: ModelCosts, count: number): num
   if (kind !== 'language' || !divisible) return count
   const { heads, kvHeads } = divisible
   let world = count
-  while (heads % world !== 0 || kvHeads % world !== 0) world--
+  while (world > 1 && (heads % world !== 0 || kvHeads % world !== 0)) world--
   return world
 }
 

@@ -3,12 +3,11 @@ import { SparkError } from '../../core/errors.js'
 import type { Graph } from '../../graph/graph.js'
 import type { SplitOptions } from '../../graph/rewrites/split.js'
 import { Model } from '../../model/model.js'
-import type { ModelOptions } from '../../model/model-options.js'
 import type { PlanRank } from '../communicators/for-plans.js'
 import type { LinkChannel } from '../links/channels.js'
 import type { Fabric } from '../links/fabric.js'
 import { type GroupSums, joinSums } from './group-sums.js'
-import type { GroupQuestion, StageOptions } from './questions.js'
+import { type GroupQuestion, modelOptionsOf, type StageOptions } from './questions.js'
 import type { RankChannels } from './rank-channels.js'
 
 /** What a {@link GroupRank} needs. */
@@ -114,12 +113,9 @@ export class GroupRank {
     signal.addEventListener('abort', aborted)
     try {
       communicator = await joinSums({ epoch: group, rank, world, links, close, fabric, options }, signal)
-      const { token: _, sums: __, ...given } = options
       const { backend } = communicator
-      const model = await Model.fromGraph(graph, {
-        ...(given as ModelOptions),
-        ...{ backend, communicator, signal },
-      })
+      const own = { backend, communicator, signal }
+      const model = await Model.fromGraph(graph, { ...modelOptionsOf(options), ...own })
       if (signal.aborted) model.dispose()
       signal.throwIfAborted()
       this.#joined = { group, model, communicator, close }

@@ -1,6 +1,7 @@
 // questions.ts: what nodes ask of each other's stages, as it is checked where it arrives.
 import { SparkError } from '../../core/errors.js'
 import type { SplitOptions } from '../../graph/rewrites/split.js'
+import type { ModelOptions } from '../../model/model-options.js'
 import { type CacheType, cacheTypes } from '../../text/architectures/cache-types.js'
 import type { DecoderForm } from '../../text/generation/decoder-engine.js'
 import { maxWorld } from '../communicators/communicator.js'
@@ -21,6 +22,10 @@ export interface StageOptions {
   /** What the asker may do on the node, and until when. Default: what nodes may do for each other. */
   readonly token?: string
 }
+
+/** Those of a model. */
+export const modelOptionsOf = ({ token: _, sums: __, ...options }: StageOptions): ModelOptions =>
+  options as ModelOptions
 
 /** Fetch the parts, and keep the stage under a name. */
 export interface LoadQuestion {

@@ -14,7 +14,13 @@ import type { WeightStore } from '../weights/weight-store.js'
 import { GroupRank } from './group-rank.js'
 import { type StateShapes, shapesOf } from './group-states.js'
 import type { Message, NamedTensors } from './messages.js'
-import { checkQuestion, type GroupQuestion, type LoadQuestion, type RunQuestion } from './questions.js'
+import {
+  checkQuestion,
+  type GroupQuestion,
+  type LoadQuestion,
+  modelOptionsOf,
+  type RunQuestion,
+} from './questions.js'
 import type { RankChannels } from './rank-channels.js'
 import type { Listener } from './stage-link.js'
 import { fetchStage } from './staged-model.js'
@@ -220,8 +226,7 @@ export class StageHost {
     const signal = whileGranted(asked, grant)
     let release = (): void => {}
     try {
-      const { token: _, sums: __, ...modelOptions } = options
-      const given = modelOptions as ModelOptions
+      const given = modelOptionsOf(options)
       const gpu = await this.#options.gpuOf?.(given)
       const { graph, fetched, bytes } = await fetchStage(parts, sources(), store, own, {
         ...{ signal, device: gpu ?? 'cpu' },

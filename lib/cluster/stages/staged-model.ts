@@ -124,10 +124,7 @@ export async function manifestsOf(
   return manifests
 }
 
-/** Where in a file elements of a tensor are. */
-export type Placed = FilePart
-
-const placesOf = (graphs: readonly Graph[]): Placed[] =>
+const placesOf = (graphs: readonly Graph[]): FilePart[] =>
   graphs.flatMap(({ initializers }) => [...initializers.values()].flatMap(({ fileParts }) => fileParts))
 
 /**
@@ -137,11 +134,11 @@ const placesOf = (graphs: readonly Graph[]): Placed[] =>
  */
 export function rangesOf(
   manifests: ReadonlyMap<string, FileManifest>,
-  own: readonly Placed[],
-  all: readonly Placed[],
+  own: readonly FilePart[],
+  all: readonly FilePart[],
 ): StageParts['files'] {
   return [...manifests].map(([file, manifest]) => {
-    const inFile = (places: readonly Placed[]): Placed[] => places.filter(place => place.file === file)
+    const inFile = (places: readonly FilePart[]): FilePart[] => places.filter(place => place.file === file)
     const read = inFile(own).map(({ begin, byteLength }) => ({ begin, end: begin + byteLength }))
     return { manifest, ranges: joined([...read, ...without(manifest.bytes, inFile(all))]) }
   })
@@ -159,7 +156,7 @@ function joined(ranges: readonly ByteRange[]): ByteRange[] {
 }
 
 /** The bytes of a file but for some. */
-function without(bytes: number, places: readonly Placed[]): ByteRange[] {
+function without(bytes: number, places: readonly FilePart[]): ByteRange[] {
   const sorted = [...places].sort((a, b) => a.begin - b.begin)
   const ranges: ByteRange[] = []
   let at = 0

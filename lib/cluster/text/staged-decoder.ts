@@ -9,14 +9,8 @@ import type { WeightSource } from '../../text/architectures/config.js'
 import { configuredDecoder } from '../../text/architectures/decoder.js'
 import type { OpenedModel } from '../../text/files/model-files.js'
 import { type DecoderForm, engineGraph } from '../../text/generation/decoder-engine.js'
-import {
-  manifestsOf,
-  namesOf,
-  type Placed,
-  rangesOf,
-  type StagedGraph,
-  type StageParts,
-} from '../stages/staged-model.js'
+import type { FilePart } from '../../weights/file-parts.js'
+import { manifestsOf, namesOf, rangesOf, type StagedGraph, type StageParts } from '../stages/staged-model.js'
 import type { FileManifest } from '../weights/manifest.js'
 import type { WeightStore } from '../weights/weight-store.js'
 import { expectDecoder } from './decoder-graph.js'
@@ -30,13 +24,13 @@ export class StagedDecoder implements StagedGraph {
   readonly #form: DecoderForm
   readonly #manifests: ReadonlyMap<string, FileManifest>
   /** Where the tensors of initializers are, by the names of these. */
-  readonly #places: ReadonlyMap<string, readonly Placed[]>
+  readonly #places: ReadonlyMap<string, readonly FilePart[]>
 
   private constructor(
     graph: Graph,
     form: DecoderForm,
     manifests: ReadonlyMap<string, FileManifest>,
-    places: ReadonlyMap<string, readonly Placed[]>,
+    places: ReadonlyMap<string, readonly FilePart[]>,
   ) {
     this.graph = graph
     this.#form = form
@@ -82,12 +76,12 @@ export class StagedDecoder implements StagedGraph {
     return { ...common, ...(share && { share }) }
   }
 
-  #placesOf({ initializers }: Graph): readonly Placed[] {
+  #placesOf({ initializers }: Graph): readonly FilePart[] {
     return [...initializers.keys()].flatMap(name => this.#places.get(name) ?? [])
   }
 
   /** What a rank reads: its parts of weights that stay in their files, and all of those that do not. */
-  #placesOfRank(stage: Graph, share: SplitOptions): readonly Placed[] {
+  #placesOfRank(stage: Graph, share: SplitOptions): readonly FilePart[] {
     const { initializers } = splitGraph(stage, share).graph
     const whole = [...stage.initializers].filter(([, { fileParts }]) => fileParts.length === 0)
     return [
@@ -98,10 +92,10 @@ export class StagedDecoder implements StagedGraph {
 }
 
 /** Where the elements of matrices are, by their names: a quantized one has several tensors. */
-type Places = Map<string, readonly Placed[]>
+type Places = Map<string, readonly FilePart[]>
 
 /** Where a tensor is that other nodes may lack; vectors are read where a model is opened. */
-const matrixPlaces = (tensor: Pick<StoredTensor, 'shape' | 'fileParts'> | undefined): readonly Placed[] =>
+const matrixPlaces = (tensor: Pick<StoredTensor, 'shape' | 'fileParts'> | undefined): readonly FilePart[] =>
   tensor && tensor.shape.length > 1 ? tensor.fileParts : []
 
 /** The files that a decoder is made of, the one first that says what it is, and where its matrices are. */
@@ -176,11 +170,11 @@ class RecordedWeights implements WeightSource {
   }
 
   /** Where the elements of initializers are. Tensors that also became something else have no place: all nodes read them. */
-  placesOf(tensors: ReadonlyMap<string, readonly Placed[]>): Places {
+  placesOf(tensors: ReadonlyMap<string, readonly FilePart[]>): Places {
     const namesOf = new Map<Constant, string[]>()
     for (const [name, constant] of this.#initializers)
       namesOf.set(constant, [...(namesOf.get(constant) ?? []), name])
-    const places = new Map<string, Placed[]>()
+    const places = new Map<string, FilePart[]>()
     for (const [tensor, constants] of this.#made) {
       if (!constants.every(constant => namesOf.has(constant))) continue
       for (const name of constants.flatMap(constant => namesOf.get(constant)!))

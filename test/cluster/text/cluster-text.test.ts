@@ -5,9 +5,7 @@ import { type GenerationOptions, TextModel } from 'dgx-spark'
 import t, { type Test } from 'tap'
 import { Cluster, type ClusterTextOptions } from '#lib/cluster/cluster.js'
 import { modelCosts } from '#lib/cluster/placement/model-costs.js'
-import type { PipelineEvent } from '#lib/cluster/stages/pipeline.js'
 import { checkQuestion } from '#lib/cluster/stages/questions.js'
-import type { ClusterText } from '#lib/cluster/text/load-text.js'
 import { StagedDecoder } from '#lib/cluster/text/staged-decoder.js'
 import type { WeightStore } from '#lib/cluster/weights/weight-store.js'
 import { Pacer } from '#lib/core/paced.js'
@@ -15,6 +13,7 @@ import { cutGraph } from '#lib/graph/rewrites/cut.js'
 import { decoderCuts } from '#lib/text/architectures/decoder.js'
 import { readModel } from '#lib/text/files/model-files.js'
 import { LocalNodes } from '../../fixtures/cluster/local-nodes.js'
+import { type TextOnNodes, textOnNodes } from '../../fixtures/cluster/text-on-nodes.js'
 import { writeChatModel } from '../../fixtures/text/chat-model.js'
 import { writeEncoderFolder } from '../../fixtures/text/encoder-folder.js'
 import { dataPath, noLanguageData } from '../../fixtures/text/golden-data.js'
@@ -24,30 +23,12 @@ const names = ['one', 'two', 'three'] as const
 
 const shape = { backend: 'cpu', threads: 1, cacheTokens: 1024, batchTokens: 64 } as const
 
-interface OnNodes {
-  readonly text: ClusterText
-  readonly events: PipelineEvent[]
-}
-
-async function onNodes(
+const onNodes = (
   t: Test,
   nodes: LocalNodes,
   source: string,
   options: ClusterTextOptions,
-): Promise<OnNodes> {
-  const events: PipelineEvent[] = []
-  const onEvent = (event: PipelineEvent): void => {
-    events.push(event)
-  }
-  const text = await new Cluster(nodes.node('one')).loadText(source, {
-    ...shape,
-    nodes: 3,
-    onEvent,
-    ...options,
-  })
-  t.teardown(() => text.dispose())
-  return { text, events }
-}
+): Promise<TextOnNodes> => textOnNodes(t, nodes, source, { ...shape, nodes: 3, ...options })
 
 async function layersOf(source: string): Promise<number> {
   const { layers } = await modelCosts(source)

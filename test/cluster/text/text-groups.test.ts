@@ -6,10 +6,10 @@ import t, { type Test } from 'tap'
 import { Cluster, type ClusterTextOptions } from '#lib/cluster/cluster.js'
 import { worldWithin } from '#lib/cluster/stages/group-plans.js'
 import type { PipelineEvent } from '#lib/cluster/stages/pipeline.js'
-import type { ClusterText } from '#lib/cluster/text/load-text.js'
 import { writeRandomLlama } from '../../../bench/random-llama.js'
 import { backends } from '../../fixtures/backends.js'
 import { LocalNodes } from '../../fixtures/cluster/local-nodes.js'
+import { type TextOnNodes, textOnNodes } from '../../fixtures/cluster/text-on-nodes.js'
 import { writeChatModel } from '../../fixtures/text/chat-model.js'
 import { dataPath, noLanguageData } from '../../fixtures/text/golden-data.js'
 
@@ -19,23 +19,12 @@ const shape = { backend: 'cpu', threads: 1, cacheTokens: 1024, batchTokens: 64 }
 /** Nodes of one process wait for each other: their links are as slow as the test machine is busy. */
 const anyLink = { ...shape, maxRttMs: 10_000 }
 
-interface OnNodes {
-  readonly text: ClusterText
-  readonly events: PipelineEvent[]
-}
-
-async function onNodes(
+const onNodes = (
   t: Test,
   nodes: LocalNodes,
   source: string,
   options: ClusterTextOptions,
-): Promise<OnNodes> {
-  const events: PipelineEvent[] = []
-  const onEvent = (event: PipelineEvent): void => void events.push(event)
-  const text = await new Cluster(nodes.node('one')).loadText(source, { ...anyLink, onEvent, ...options })
-  t.teardown(() => text.dispose())
-  return { text, events }
-}
+): Promise<TextOnNodes> => textOnNodes(t, nodes, source, { ...anyLink, ...options })
 
 const idsOf = (nodes: LocalNodes, ...names: string[]): string[] =>
   names.map(name => nodes.node(name).identity.nodeId)
@@ -167,6 +156,7 @@ t.test('three nodes', { skip }, async t => {
     t.equal(worldWithin(costs(8, 4), 3), 2)
     t.equal(worldWithin(costs(8, 1), 3), 1)
     t.equal(worldWithin(costs(32, 8), 8), 8)
+    t.equal(worldWithin(costs(8, 4), 0), 0, 'nodes without devices')
     t.equal(worldWithin({ kind: 'graph' } as never, 3), 3)
   })
 

@@ -49,6 +49,9 @@ const connectMs = 5000
 /** How long one try of a request waits; a server that was lost is noticed by then. */
 const tryMs = 2000
 
+/** JetStream has fewer servers at present than a stream asks for: others are still to come, or come back. */
+const noSuitablePeers = 10_005
+
 const anyPeer: PeerPolicy = { accepts: () => null }
 
 function tlsOf({ servers, credentials, policy = anyPeer }: NatsAddress): ConnectionOptions | null {
@@ -213,9 +216,10 @@ export class NatsLink {
   #isTransient(error: unknown): boolean {
     const { JetStreamApiError } = this.packages.jetstream
     // Of requests: no answer, no responder, no JetStream, a connection that was lost. What JetStream itself refuses is final,
-    // except that it cannot at present: no leader, no room, or without what a try made after a server has lost it.
+    // except that it cannot at present: no leader, no room, too few servers, or without what a try made after a server has lost it.
     if (this.isMissing(error)) return true
-    return error instanceof JetStreamApiError ? error.status >= 500 : error instanceof Error
+    if (error instanceof JetStreamApiError) return error.status >= 500 || error.code === noSuitablePeers
+    return error instanceof Error
   }
 
   #failure(what: string, error: unknown): SparkError {

@@ -1,8 +1,9 @@
 // Three nats-servers, and what is left when the one that leads is killed: every decision that was acknowledged, in its place.
 import t from 'tap'
 import type { JsonValue } from '#lib/cluster/control/control-plane.js'
+import { NatsLink } from '#lib/cluster/control/nats-connection.js'
 import { recordsOf } from '../../fixtures/cluster/contract.js'
-import { needsNats } from '../../fixtures/cluster/nats.js'
+import { credentialsOf, needsNats, oneServer } from '../../fixtures/cluster/nats.js'
 import { kill, threeServers, Writer } from '../../fixtures/cluster/servers.js'
 
 /** Kills of a leader: one in the suite, CONTROL_KILLS of them at night. */
@@ -10,7 +11,7 @@ const kills = Number(process.env.CONTROL_KILLS ?? 1)
 
 t.test('the leader is killed', needsNats, async t => {
   const began = performance.now()
-  const cluster = await threeServers(t.testdir())
+  const cluster = await threeServers(t)
   const plane = await cluster.connect()
   t.comment(`three servers that keep everything three times: ${(performance.now() - began).toFixed(0)} ms`)
   t.match(plane.quorum, { members: 3, needed: 2, writable: true, note: /three of 3 nodes/ })
@@ -38,7 +39,7 @@ t.test('the leader is killed', needsNats, async t => {
     await writer.more(20)
     gaps.push(writer.longestGap)
     await plane.kv('placements').put('epoch', round)
-    await cluster.restart(index)
+    await cluster.start(index)
   }
   await writer.stop()
   const records = new Map((await recordsOf(plane)).map(({ seq, record }) => [seq, record]))
@@ -56,6 +57,27 @@ t.test('the leader is killed', needsNats, async t => {
   t.comment(
     `${kills} kills of the leader: acknowledged again after at most ${Math.max(...gaps).toFixed(0)} ms`,
   )
-  await plane.close()
-  await cluster.stop()
+})
+
+t.test('a cluster of servers that still find each other is waited for', needsNats, async t => {
+  const folder = t.testdir()
+  const [own] = await credentialsOf(folder, 1)
+  const server = await oneServer(folder, [own!])
+  const link = await NatsLink.open({ servers: [server.address], credentials: own! }, 1000)
+  const { JetStreamApiError } = link.packages.jetstream
+  const refusal = { code: 400, err_code: 10_005, description: 'no suitable peers for placement' }
+  const attempt = async (number: number, enough: number): Promise<number> => {
+    if (number < enough) throw new JetStreamApiError(refusal)
+    return number
+  }
+  t.equal(await link.persist('a stream', number => attempt(number, 3)), 3)
+  await t.rejects(
+    link.persist('a stream', number => attempt(number, Infinity)),
+    {
+      code: 'ERR_IO',
+      message: 'a stream: NATS refused: no suitable peers for placement',
+    },
+  )
+  await link.connection.close()
+  await server.stop()
 })

@@ -1,4 +1,4 @@
-// conv.js: convolutions of image networks, forward and backward, beside ONNX Runtime's Conv; on a GPU in bf16, too.
+// conv.js: convolutions of image networks, forward, backward and transposed, beside ONNX Runtime; on a GPU in bf16, too.
 import assert from 'node:assert'
 import { decode, encode } from 'dgx-spark'
 import { Operands } from '../operands.js'
@@ -40,6 +40,14 @@ const layers = [
   layer(128, 128, 56, 3, { groups: 32 }),
 ]
 
+/** The steps up of a U-Net; `size` is that of x, which has the filters. */
+const stepsUp = [
+  layer(256, 512, 16, 2, { stride: 2 }),
+  layer(128, 256, 32, 2, { stride: 2 }),
+  layer(64, 128, 64, 2, { stride: 2 }),
+  layer(32, 64, 128, 2, { stride: 2 }),
+]
+
 /** Batches that fill a GPU. */
 const batches = [
   layer(3, 64, 224, 7, { batch: 32, stride: 2 }),
@@ -56,6 +64,52 @@ export async function* conv(kernels, peer) {
     yield* passes(kernels, peer, one, 'f32')
     if (onGpu) yield* passes(kernels, peer, one, 'bf16')
   }
+  for (const one of stepsUp) yield* stepUp(kernels, peer, one)
+}
+
+/**
+ * A transposed convolution without overlaps.
+ * @param {Kernels} kernels @param {Peer | null} peer @param {Layer} one
+ * @returns {AsyncGenerator<Case>}
+ */
+async function* stepUp(kernels, peer, one) {
+  const { batch, channels, filters, groups, size, kernel } = one
+  const operands = new Operands(kernels)
+  const cols = channels * kernel ** 2
+  const w = await operands.put(uniform(filters * cols, 2))
+  const x = await operands.put(uniform(batch * filters * size ** 2, 3))
+  const bias = await operands.put(uniform(channels, 4))
+  const y = await operands.put(new Float32Array(batch * cols * size ** 2))
+  const both = (/** @type {number} */ value) => [value, value]
+  const run = await peer?.operator({
+    type: 'ConvTranspose',
+    inputs: { x: [batch, filters, size, size] },
+    constants: {
+      w: { shape: [filters, channels, kernel, kernel], data: w },
+      bias: { shape: [channels], data: bias },
+    },
+    outputs: { y: [batch, channels, size * kernel, size * kernel] },
+    attributes: { kernel_shape: both(kernel), strides: both(kernel) },
+  })
+  const args = {
+    weight: { format: /** @type {const} */ ('f32'), rows: filters, cols, data: w },
+    ...{ batch, groups, image: both(size * kernel), kernel: both(kernel), out: both(size) },
+    ...{ strides: both(kernel), dilations: both(1), padsBegin: both(0), x, bias, y },
+  }
+  yield {
+    shape: `${batch}x${filters}x${size} ${channels}x${kernel}/${kernel}`,
+    dtype: 'f32',
+    sizes: one,
+    flops: 2 * y.length * filters,
+    name: 'conv transposed',
+    run: () => kernels.run('convTranspose', args),
+    check: async () => {
+      const expected = await run?.(x)
+      if (expected) expectClose(y, expected)
+    },
+    ...(run && peer && { peer: { name: peer.name, spins: true, run: () => run(x) } }),
+  }
+  operands.dispose()
 }
 
 /**

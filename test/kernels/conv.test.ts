@@ -243,6 +243,7 @@ t.test('a packed weight gives the same bits', t => {
       convCase([2, 32, 70, 1], [23, 19], [3, 3], { pads: [1, 1, 1, 1] }), // beyond a chunk, two tiles
       convCase([1, 48, 289, 1], [16, 17], [1, 1]),
       convCase([1, 6, 6, 6], [7, 6], [4, 4]),
+      convCase([2, 16, 37, 1], [8, 6], [2, 2], { strides: [2, 2] }),
     ]) {
       const { x, dy, bias } = operands(at, 6)
       const weight = randomWeight(random, dtype, at.filters, weightCols(at))
@@ -277,6 +278,8 @@ t.test('a result depends on neither the other images nor the threads', t => {
     convCase([5, 33, 41, 1], [7, 7], [3, 3], { pads: [1, 1, 1, 1] }),
     convCase([5, 8, 8, 8], [17, 16], [3, 3], { pads: [1, 1, 1, 1] }),
     convCase([5, 8, 16, 8], [67, 50], [5, 5], { strides: [2, 2], pads: [2, 2, 2, 2] }),
+    convCase([5, 67, 34, 1], [34, 26], [2, 2], { strides: [2, 2] }),
+    convCase([5, 43, 3, 1], [9, 15], [3, 3], { strides: [3, 3] }),
   ]) {
     const { x, w, dy, bias } = operands(at, 9)
     const weight = f32Weight(at, w)

@@ -1,6 +1,7 @@
 // conv_backward.cc: gradients of convolutions, and transposed convolutions.
 #include <algorithm>
 
+#include "backend/cpu/conv/conv_non_overlapping.h"
 #include "backend/cpu/conv/conv_reading.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/grain.h"
@@ -47,9 +48,11 @@ void spread(const ConvShape& shape, const ConvPhase& phase, int64_t position, in
 void transposed(const Weight& weight, const ConvShape& shape, const float* dy, const float* bias, float* dx) {
   const int64_t pixels = numel(shape.image);
   if (shape.batch * shape.channels * pixels == 0) return;
-  const TransposedReading reading(shape);
-  std::unique_ptr<float[]> values, coefficients(new float[weight.rows * weight.cols]);
+  std::unique_ptr<float[]> values;
   const auto* w = static_cast<const float*>(decoded(weight, values).data);
+  if (is_non_overlapping(shape)) return transposed_non_overlapping(w, shape, dy, bias, dx);
+  const TransposedReading reading(shape);
+  const std::unique_ptr<float[]> coefficients(new float[weight.rows * weight.cols]);
   const int64_t filters = shape.filters / shape.groups;
   std::vector<ConvPart> parts;
   float* next = coefficients.get();

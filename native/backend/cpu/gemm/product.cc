@@ -315,6 +315,13 @@ void product_regions(std::span<const Region> regions, const Segment& segment, St
   });
 }
 
+void product_tiles(int64_t rows, int64_t cols, const Segment& segment, TileStore store) {
+  for_tiles(1, rows, cols, segment.depth, segment, [&](const GemmKernels& gemm, const Tile& tile, int64_t) {
+    add_segments(gemm, tile, {segment});
+    store(tile, workspace().sums);
+  });
+}
+
 void products(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,
               BatchStore store) {
   if (count == 0) return;

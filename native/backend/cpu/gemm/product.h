@@ -51,7 +51,13 @@ struct Region {
 // kPanelRows.
 void product_regions(std::span<const Region> regions, const Segment& segment, Store store);
 
-// The same for `count` products of one shape.
+// Receives the sums of a whole tile, rows of them kTile apart.
+using TileStore = FunctionRef<void(const Region& tile, const float* sums)>;
+
+// As product(), of one segment, a tile at a time.
+void product_tiles(int64_t rows, int64_t cols, const Segment& segment, TileStore store);
+
+// As product(), for `count` products of one shape.
 using BatchStore =
     FunctionRef<void(int64_t product, int64_t row, int64_t col, int64_t count, const float* sums)>;
 void products(int64_t count, int64_t rows, int64_t cols, FunctionRef<Segment(int64_t)> segment,

@@ -23,10 +23,15 @@ export const readBudgets = () => JSON.parse(readFileSync(file, 'utf8'))
 /** @param {Figures} figures @returns {Budget} */
 const budgetOf = ({ registers, local, warps, inFlight }) => ({ registers, local, warps, inFlight })
 
-/** @param {string} nvcc @param {Target} target @param {readonly Figures[]} figures */
-export function writeBudgets(nvcc, target, figures) {
-  const { nvcc: _, ...others } = readBudgets()
+/** Budgets by the figures of kernels, beside those of others, by name. @param {readonly Figures[]} figures @param {Record<string, Budget>} others @returns {Record<string, Budget>} */
+export function budgetsOf(figures, others) {
   const own = Object.fromEntries(figures.map(kernel => [kernel.name, budgetOf(kernel)]))
+  return Object.fromEntries(Object.entries({ ...others, ...own }).sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+/** @param {string} nvcc @param {Target} target @param {Record<string, Budget>} own */
+export function writeBudgets(nvcc, target, own) {
+  const { nvcc: _, ...others } = readBudgets()
   const targets = Object.entries({ ...others, [target]: own }).map(([target, budgets]) => {
     const lines = Object.entries(budgets).map(([name, budget]) => `    "${name}": ${spaced(budget)}`)
     return `  "${target}": {\n${lines.join(',\n')}\n  }`

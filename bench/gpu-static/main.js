@@ -1,9 +1,9 @@
 // main.js: compiles every kernel and prints what its machine code tells: npm run gpu:static [-- names] [--write]. With --write
-// the figures become the budgets; without it a kernel that is worse than its budget ends the run with code 1. --fatbins=folder
-// reads kernels that are compiled already, for the targets that they are compiled for. --plans prints what plans of decoders move
-// instead.
+// the figures of those that are printed become their budgets; without it a kernel that is worse than its budget ends the run with
+// code 1. --fatbins=folder reads kernels that are compiled already, for the targets that they are compiled for. --plans prints
+// what plans of decoders move instead.
 import { parseCommandLine } from '../command-line.js'
-import { readBudgets, worse, writeBudgets } from './budgets.js'
+import { budgetsOf, readBudgets, worse, writeBudgets } from './budgets.js'
 import { compileKernels, nvccRelease } from './compile.js'
 import { figuresOfFolder, targets } from './figures.js'
 import { gpus } from './occupancy.js'
@@ -34,7 +34,8 @@ for (const target of targets) {
   const shown = figures.filter(({ name }) => positionals.every(part => name.includes(part)))
   console.log(`\n${gpus[target].name}, sm_${target}: ${figures.length} kernels\n${figuresTable(shown)}`)
   if (values.write) {
-    writeBudgets(nvcc, target, figures)
+    const others = positionals.length > 0 ? readBudgets()[target] : {}
+    writeBudgets(nvcc, target, budgetsOf(shown, others))
     continue
   }
   const problems = worse(readBudgets()[target], figures)

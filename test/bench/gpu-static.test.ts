@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import { type Budget, readBudgets, worse } from '../../bench/gpu-static/budgets.js'
+import { type Budget, budgetsOf, readBudgets, worse } from '../../bench/gpu-static/budgets.js'
 import { nvccRelease } from '../../bench/gpu-static/compile.js'
 import { type Figures, figuresOfFolder, targets } from '../../bench/gpu-static/figures.js'
 import { gpus, occupancy, type Target } from '../../bench/gpu-static/occupancy.js'
@@ -87,6 +87,21 @@ t.test('what is worse is named', async t => {
     'a: 7 loads in flight, not 8',
   ])
   t.same(worse({ b: budget }, [figures]), ['a has no budget', 'b is gone'])
+})
+
+t.test('budgets of some kernels are set beside those of others', async t => {
+  const budget: Budget = { registers: 64, local: 0, warps: 32, inFlight: 8 }
+  const changed = { ...budget, inFlight: 9 }
+  const budgets = budgetsOf([{ name: 'b', ...changed, loads: 1 } as Figures], {
+    c: budget,
+    b: budget,
+    a: budget,
+  })
+  t.strictSame(Object.entries(budgets), [
+    ['a', budget],
+    ['b', changed],
+    ['c', budget],
+  ])
 })
 
 const folder = process.env.DGX_SPARK_FATBINS ?? path.join(root, 'build/cmake')

@@ -341,18 +341,34 @@ __device__ void attend(const PagedAttentionArgs& args, const PagedTiles& tiles, 
 extern "C" __global__ void paged_merge_f32(spark::PagedAttentionArgs args, const float* parts,
                                            int64_t chunks) {
   using namespace spark;
+  constexpr int kAhead = 4;  // chunks whose loads are under way together
   const int64_t depth = args.shape.depth, n = blockIdx.x / args.shape.heads;
   const int64_t token = paged_row(args, n).token;
   float* y = args.y + blockIdx.x * depth;
   for (int64_t e = threadIdx.x; e < depth; e += blockDim.x) {
     RowSum sum = nothing();
     float value = 0;
-    for (int64_t chunk = 0; token >= 0 && chunk < chunks; ++chunk) {
-      const float* part = parts + (blockIdx.x * chunks + chunk) * (depth + kPagedPartHead);
-      if (part[1] == 0) continue;
-      const Factors factors(sum, {part[0], part[1]});
-      value = factors.merge(value, part[kPagedPartHead + e]);
-      sum = {factors.largest, factors.merge(sum.total, part[1])};
+    for (int64_t first = 0; token >= 0 && first < chunks; first += kAhead) {
+      const float* part = parts + (blockIdx.x * chunks + first) * (depth + kPagedPartHead);
+      RowSum sums[kAhead];
+      float values[kAhead];
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        sums[k].total = first + k < chunks ? part[k * (depth + kPagedPartHead) + 1] : 0;
+      }
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        if (sums[k].total == 0) continue;  // nothing else was written
+        sums[k].largest = part[k * (depth + kPagedPartHead)];
+        values[k] = part[k * (depth + kPagedPartHead) + kPagedPartHead + e];
+      }
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        if (sums[k].total == 0) continue;
+        const Factors factors(sum, sums[k]);
+        value = factors.merge(value, values[k]);
+        sum = {factors.largest, factors.merge(sum.total, sums[k].total)};
+      }
     }
     const float factor = last_factor(args, sum, blockIdx.x % args.shape.heads);
     y[e] = token < 0 ? idle(token) : factor == 0 ? 0 : value * factor;

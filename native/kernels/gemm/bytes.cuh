@@ -28,6 +28,30 @@ struct alignas(kBytes < 16 ? kBytes : 16) Bytes {
     }
   }
 
+  // Writes those before `inside`, at once where the address allows.
+  template <typename Code>
+  __device__ void store(Code* to, int64_t inside) const {
+    constexpr int kCount = kBytes / sizeof(Code);
+    if (inside >= kCount && reinterpret_cast<uintptr_t>(to) % alignof(Bytes) == 0) {
+      *reinterpret_cast<Bytes*>(to) = *this;
+      return;
+    }
+    for (int i = 0; i < kCount; ++i) {
+      if (i >= inside) return;
+      to[i] = at<Code>(i);
+    }
+  }
+
+  // Element `index` of an array of Code becomes `code`; elements are set in their order.
+  template <typename Code>
+  __device__ void set(int index, Code code) {
+    const int first = index * static_cast<int>(sizeof(Code));
+    uint32_t bits = 0;
+    memcpy(&bits, &code, sizeof code);
+    uint32_t& word = words[first / 4];
+    word = (first % 4 == 0 ? 0 : word) | bits << first % 4 * 8;
+  }
+
   // Element `index` of an array of Code.
   template <typename Code>
   __device__ Code at(int index) const {

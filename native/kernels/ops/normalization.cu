@@ -8,11 +8,39 @@
 namespace spark {
 namespace {
 
+constexpr int kAhead = 4;  // elements of a thread whose loads are under way
+
+// use(i, load(i)) for each i < count of this thread, in order.
+template <typename Load, typename Use>
+__device__ void for_each_loaded(int64_t count, const Load& load, const Use& use) {
+  for (int64_t first = threadIdx.x; first < count; first += kAhead * int64_t{blockDim.x}) {
+    decltype(load(first)) loaded[kAhead];
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const int64_t i = first + k * int64_t{blockDim.x};
+      if (i < count) loaded[k] = load(i);
+    }
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const int64_t i = first + k * int64_t{blockDim.x};
+      if (i < count) use(i, loaded[k]);
+    }
+  }
+}
+
 // Σ term(i) over i < count, in every thread.
 template <typename Term>
 __device__ float sum_over(int64_t count, const Term& term) {
   float sum = 0;
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += term(i);
+  return block_sum(sum);
+}
+
+// Σ term(load(i)) over i < count, in every thread.
+template <typename Load, typename Term>
+__device__ float sum_over(int64_t count, const Load& load, const Term& term) {
+  float sum = 0;
+  for_each_loaded(count, load, [&](int64_t, const auto& loaded) { sum += term(loaded); });
   return block_sum(sum);
 }
 
@@ -30,40 +58,51 @@ struct Channel {
 extern "C" __global__ void softmax_f32(spark::SoftmaxArgs args) {
   const float* x = args.x + blockIdx.x * args.cols;
   float* y = args.y + blockIdx.x * args.cols;
+  const auto load = [&](int64_t c) { return x[c]; };
   float largest = -INFINITY;
-  for (int64_t c = threadIdx.x; c < args.cols; c += blockDim.x) largest = fmaxf(largest, x[c]);
+  spark::for_each_loaded(args.cols, load, [&](int64_t, float value) { largest = fmaxf(largest, value); });
   largest = spark::block_max(largest);
-  const float sum = spark::sum_over(args.cols, [&](int64_t c) { return expf(x[c] - largest); });
-  for (int64_t c = threadIdx.x; c < args.cols; c += blockDim.x) {
-    y[c] = args.log ? x[c] - largest - logf(sum) : expf(x[c] - largest) / sum;
-  }
+  const float sum = spark::sum_over(args.cols, load, [&](float value) { return expf(value - largest); });
+  spark::for_each_loaded(args.cols, load, [&](int64_t c, float value) {
+    y[c] = args.log ? value - largest - logf(sum) : expf(value - largest) / sum;
+  });
 }
 
 extern "C" __global__ void softmax_backward_f32(spark::SoftmaxBackwardArgs args) {
   const int64_t first = blockIdx.x * args.cols;
-  const float *y = args.y + first, *dy = args.dy + first;
-  const float sum = spark::sum_over(args.cols, [&](int64_t c) { return args.log ? dy[c] : dy[c] * y[c]; });
-  for (int64_t c = threadIdx.x; c < args.cols; c += blockDim.x) {
-    args.dx[first + c] = args.log ? dy[c] - expf(y[c]) * sum : y[c] * (dy[c] - sum);
-  }
+  struct Element {
+    float y, dy;
+  };
+  const auto load = [&](int64_t c) { return Element{args.y[first + c], args.dy[first + c]}; };
+  const float sum =
+      spark::sum_over(args.cols, load, [&](const Element& e) { return args.log ? e.dy : e.dy * e.y; });
+  spark::for_each_loaded(args.cols, load, [&](int64_t c, const Element& e) {
+    args.dx[first + c] = args.log ? e.dy - expf(e.y) * sum : e.y * (e.dy - sum);
+  });
 }
 
 extern "C" __global__ void norm_f32(spark::NormArgs args) {
   const int64_t row = blockIdx.x, first = row * args.cols, scales = row % args.groups * args.cols;
-  const float* x = args.x + first;
+  const auto load = [&](int64_t i) { return args.x[first + i]; };
   const float mean =
-      args.centered ? spark::sum_over(args.cols, [&](int64_t i) { return x[i]; }) / args.cols : 0;
-  const float squares = spark::sum_over(args.cols, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+      args.centered ? spark::sum_over(args.cols, load, [](float x) { return x; }) / args.cols : 0;
+  const float squares = spark::sum_over(args.cols, load, [&](float x) { return (x - mean) * (x - mean); });
   const float inv_std = 1 / sqrtf(squares / args.cols + args.eps);
   if (threadIdx.x == 0 && args.mean) args.mean[row] = mean;
   if (threadIdx.x == 0 && args.inv_std) args.inv_std[row] = inv_std;
-  for (int64_t i = threadIdx.x; i < args.cols; i += blockDim.x) {
+  struct Element {
+    float x, scale, bias;
+  };
+  const auto load_scaled = [&](int64_t i) {
     const int64_t j = args.inner == 1 ? scales + i : (scales + i) / args.inner;
-    float value = (x[i] - mean) * inv_std;
-    if (args.scale) value *= args.scale[j];
-    if (args.bias) value += args.bias[j];
+    return Element{args.x[first + i], args.scale ? args.scale[j] : 1, args.bias ? args.bias[j] : 0};
+  };
+  spark::for_each_loaded(args.cols, load_scaled, [&](int64_t i, const Element& e) {
+    float value = (e.x - mean) * inv_std;
+    if (args.scale) value *= e.scale;
+    if (args.bias) value += e.bias;
     args.y[first + i] = value;
-  }
+  });
 }
 
 extern "C" __global__ void norm_backward_f32(spark::NormBackwardArgs args) {

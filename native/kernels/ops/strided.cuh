@@ -35,51 +35,118 @@ __device__ inline int64_t offset_at(const Axes& axes, const Strides& strides, in
   return offset;
 }
 
+// visit(Code{}, decode) of elements of dtype: they are codes of that type, and decode(code) is a number.
+template <typename Visit>
+__device__ auto visit_codes(DType dtype, const Visit& visit) {
+  const auto plain = [](auto code) { return code; };
+  const auto decoder = [](auto format) { return [](auto code) { return decltype(format)::decode(code); }; };
+  switch (dtype) {
+    case DType::kF32:
+      return visit(float{}, plain);
+    case DType::kF64:
+      return visit(double{}, plain);
+    case DType::kF16:
+      return visit(uint16_t{}, decoder(F16{}));
+    case DType::kBF16:
+      return visit(uint16_t{}, decoder(BF16{}));
+    case DType::kF8E4M3:
+      return visit(uint8_t{}, decoder(E4M3{}));
+    case DType::kF8E5M2:
+      return visit(uint8_t{}, decoder(E5M2{}));
+    case DType::kF8E4M3Fnuz:
+      return visit(uint8_t{}, decoder(E4M3Fnuz{}));
+    case DType::kF8E5M2Fnuz:
+      return visit(uint8_t{}, decoder(E5M2Fnuz{}));
+    case DType::kF8E8M0:
+      return visit(uint8_t{}, [](uint8_t code) { return decode_e8m0(code); });
+    case DType::kF4:
+      return visit(uint8_t{}, decoder(E2M1{}));
+    case DType::kI64:
+      return visit(int64_t{}, plain);
+    case DType::kI32:
+      return visit(int32_t{}, plain);
+    case DType::kI16:
+      return visit(int16_t{}, plain);
+    case DType::kI8:
+      return visit(int8_t{}, plain);
+    case DType::kI4:
+      return visit(uint8_t{}, [](uint8_t code) { return (code & 15) - ((code & 8) << 1); });
+    case DType::kI2:
+      return visit(uint8_t{}, [](uint8_t code) { return (code & 3) - ((code & 2) << 1); });
+    case DType::kU64:
+      return visit(uint64_t{}, plain);
+    case DType::kU32:
+      return visit(uint32_t{}, plain);
+    case DType::kU16:
+      return visit(uint16_t{}, plain);
+    default:
+      return visit(uint8_t{}, plain);
+  }
+}
+
 // The element at base[at]; dtype is of the domain of V.
 template <typename V>
 __device__ V load_element(DType dtype, const void* base, int64_t at) {
-  const auto as = [&](auto zero) { return static_cast<const decltype(zero)*>(base)[at]; };
-  switch (dtype) {
-    case DType::kF32:
-      return static_cast<V>(as(float{}));
-    case DType::kF64:
-      return static_cast<V>(as(double{}));
-    case DType::kF16:
-      return static_cast<V>(F16::decode(as(uint16_t{})));
-    case DType::kBF16:
-      return static_cast<V>(BF16::decode(as(uint16_t{})));
-    case DType::kF8E4M3:
-      return static_cast<V>(E4M3::decode(as(uint8_t{})));
-    case DType::kF8E5M2:
-      return static_cast<V>(E5M2::decode(as(uint8_t{})));
-    case DType::kF8E4M3Fnuz:
-      return static_cast<V>(E4M3Fnuz::decode(as(uint8_t{})));
-    case DType::kF8E5M2Fnuz:
-      return static_cast<V>(E5M2Fnuz::decode(as(uint8_t{})));
-    case DType::kF8E8M0:
-      return static_cast<V>(decode_e8m0(as(uint8_t{})));
-    case DType::kF4:
-      return static_cast<V>(E2M1::decode(as(uint8_t{})));
-    case DType::kI64:
-      return static_cast<V>(as(int64_t{}));
-    case DType::kI32:
-      return static_cast<V>(as(int32_t{}));
-    case DType::kI16:
-      return static_cast<V>(as(int16_t{}));
-    case DType::kI8:
-      return static_cast<V>(as(int8_t{}));
-    case DType::kI4:
-      return static_cast<V>((as(uint8_t{}) & 15) - ((as(uint8_t{}) & 8) << 1));
-    case DType::kI2:
-      return static_cast<V>((as(uint8_t{}) & 3) - ((as(uint8_t{}) & 2) << 1));
-    case DType::kU64:
-      return static_cast<V>(as(uint64_t{}));
-    case DType::kU32:
-      return static_cast<V>(as(uint32_t{}));
-    case DType::kU16:
-      return static_cast<V>(as(uint16_t{}));
-    default:
-      return static_cast<V>(as(uint8_t{}));
+  return visit_codes(dtype, [&](auto zero, const auto& decode) {
+    return static_cast<V>(decode(static_cast<const decltype(zero)*>(base)[at]));
+  });
+}
+
+// Elements in the order in which a loop takes them. Trap: in a loop that is not unrolled an index would put
+// them into local memory.
+template <typename V, int kCount>
+struct Ahead {
+  V values[kCount];
+  __device__ V next() {
+    const V first = values[0];
+#pragma unroll
+    for (int k = 1; k < kCount; ++k) values[k - 1] = values[k];
+    return first;
+  }
+};
+
+// Elements bases[k][at[k]], all of whose loads are under way before the first is decoded; dtype is of the
+// domain of V.
+template <typename V, int kCount>
+__device__ Ahead<V, kCount> load_ahead(DType dtype, const void* const (&bases)[kCount],
+                                       const int64_t (&at)[kCount]) {
+  return visit_codes(dtype, [&](auto zero, const auto& decode) {
+    decltype(zero) codes[kCount];
+    Ahead<V, kCount> ahead;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) codes[k] = static_cast<const decltype(zero)*>(bases[k])[at[k]];
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) ahead.values[k] = static_cast<V>(decode(codes[k]));
+    return ahead;
+  });
+}
+
+template <typename V, int kCount>
+__device__ Ahead<V, kCount> load_ahead(DType dtype, const void* base, const int64_t (&at)[kCount]) {
+  const void* bases[kCount];
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) bases[k] = base;
+  return load_ahead<V>(dtype, bases, at);
+}
+
+// For the positions of this thread below `count`, kCount at a time: compute = load(positions), where those
+// beyond the end repeat the first, then compute(position) of each in order. Computing is not unrolled: it has
+// the code of every function.
+template <int kCount, typename Load>
+__device__ void for_each_position(int64_t count, const Load& load) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t first = thread_index(); first < count; first += kCount * step) {
+    int64_t positions[kCount];
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      const int64_t position = first + k * step;
+      positions[k] = position < count ? position : first;
+    }
+    auto compute = load(positions);
+#pragma unroll 1
+    for (int64_t position = first; position < min(count, first + kCount * step); position += step) {
+      compute(position);
+    }
   }
 }
 

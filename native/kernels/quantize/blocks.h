@@ -16,9 +16,10 @@ namespace fp8_block {
 constexpr int kThreads = 256;
 }
 
-// cast.cu: a thread casts some vectors, each of as many bytes of the wider format.
+// cast.cu: a thread casts some vectors of kVectorBits, in the wider format; elements count kFewestBits or
+// more.
 namespace cast_block {
-constexpr int kVectors = 4, kVectorBytes = 16;
+constexpr int kThreads = 256, kVectors = 4, kVectorBits = 128, kFewestBits = 16;
 }
 
 }  // namespace spark

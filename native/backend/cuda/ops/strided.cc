@@ -37,8 +37,8 @@ std::string kernel_of_size(const char* name, DType dtype) {
 
 void unary(const UnaryArgs& args) {
   expect_defined(args.fn, args.dtype);
-  launch("elementwise", kernel_of_number("unary", args.dtype), threads_for(args.count), Threads{kViewThreads},
-         0, args);
+  launch("elementwise", kernel_of_number("unary", args.dtype), threads_sharing(args.count),
+         Threads{kViewThreads}, 0, args);
 }
 
 void binary(const BinaryArgs& args) {

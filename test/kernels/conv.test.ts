@@ -280,6 +280,7 @@ t.test('a result depends on neither the other images nor the threads', t => {
     convCase([5, 8, 16, 8], [67, 50], [5, 5], { strides: [2, 2], pads: [2, 2, 2, 2] }),
     convCase([5, 67, 34, 1], [34, 26], [2, 2], { strides: [2, 2] }),
     convCase([5, 43, 3, 1], [9, 15], [3, 3], { strides: [3, 3] }),
+    convCase([5, 240, 959, 1], [1, 1], [1, 1]), // a tile for each thread
   ]) {
     const { x, w, dy, bias } = operands(at, 9)
     const weight = f32Weight(at, w)

@@ -209,7 +209,8 @@ void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const S
   const TileSize size = tile_size(count, rows, cols, segment);
   const int64_t height = size.height, width = size.width;
   const int64_t row_tiles = pieces(rows, height), each = row_tiles * pieces(cols, width);
-  const int64_t terms = std::min(rows, height) * std::min(cols, width) * (depth + 1);
+  // Of a few rows it is the reading of the other side that takes the time.
+  const int64_t terms = std::max(std::min(rows, height), kSmallM) * std::min(cols, width) * (depth + 1);
   const int64_t grain = 1 + kGrainTerms / terms;
   const GemmKernels& best = kernels().gemm;
   // Neighbouring tiles share their part of b, usually the weight.

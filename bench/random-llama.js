@@ -92,7 +92,7 @@ function* tensors(format, sizes) {
 }
 
 /** @param {number} layers */
-function* norms(layers) {
+export function* norms(layers) {
   yield 'output_norm.weight'
   for (let i = 0; i < layers; i++) yield* [`blk.${i}.attn_norm.weight`, `blk.${i}.ffn_norm.weight`]
 }
@@ -131,6 +131,20 @@ function metadata({ hidden, inner, layers, heads, kvHeads, headSize, vocabulary 
     'tokenizer.ggml.eos_token_id': u32(2),
   }
 }
+
+/** config.json of the model. @param {LlamaSizes} sizes */
+export const configOf = ({ hidden, inner, layers, heads, kvHeads, headSize, vocabulary }) => ({
+  model_type: 'llama',
+  hidden_size: hidden,
+  intermediate_size: inner,
+  num_hidden_layers: layers,
+  num_attention_heads: heads,
+  num_key_value_heads: kvHeads,
+  head_dim: headSize,
+  vocab_size: vocabulary,
+  max_position_embeddings: 131_072,
+  rms_norm_eps: 1e-5,
+})
 
 /** Writes the file. @param {string} file @param {LlamaFormat} format @param {LlamaSizes} [sizes] */
 export const writeRandomLlama = (file, format, sizes = llama1b) =>

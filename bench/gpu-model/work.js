@@ -8,7 +8,7 @@ import { inferFacts } from '#lib/graph/shape-inference.js'
 import { graphStatistics } from '#lib/graph/statistics.js'
 import { readModelConfig } from '#lib/text/architectures/model-config.js'
 import { blockBytes, blockFormats } from '#lib/weights/blocks/formats.js'
-import { matrices } from '../random-llama.js'
+import { configOf, matrices } from '../random-llama.js'
 
 /** @import { Graph } from '#lib/graph/graph.js' */
 /** @import { LayerCost, ModelCosts } from '#lib/cluster/placement/costs.js' */
@@ -19,7 +19,7 @@ import { matrices } from '../random-llama.js'
 /** @typedef {BlockFormat | 'F8_E4M3'} WeightFormat */
 
 /** Kernels of a decoder layer and of what is around the layers: as many as our plans launch. */
-export const launchesPerLayer = 13
+export const launchesPerLayer = 12
 export const otherLaunches = 10
 
 /** @param {WeightFormat} format @param {number} count */
@@ -31,24 +31,9 @@ const bytesOf = (format, count) =>
  * @param {LlamaSizes} sizes @param {WeightFormat} format @param {boolean} isTied whether the head is the table of the embedding
  */
 export function languageCosts(sizes, format, isTied) {
-  const { hidden, inner, layers, heads, kvHeads, headSize, vocabulary } = sizes
-  const config = readModelConfig(
-    {
-      model_type: 'llama',
-      hidden_size: hidden,
-      intermediate_size: inner,
-      num_hidden_layers: layers,
-      num_attention_heads: heads,
-      num_key_value_heads: kvHeads,
-      head_dim: headSize,
-      vocab_size: vocabulary,
-      max_position_embeddings: 131_072,
-      rms_norm_eps: 1e-5,
-    },
-    'sizes',
-  )
+  const config = readModelConfig(configOf(sizes), 'sizes')
   /** @type {[string, number, number][]} */
-  const head = isTied ? [] : [['output.weight', vocabulary, hidden]]
+  const head = isTied ? [] : [['output.weight', sizes.vocabulary, sizes.hidden]]
   const tensors = [...matrices(sizes), ...head].map(([name, rows, cols]) => ({
     name,
     format,

@@ -7,8 +7,9 @@ import { elementBytes } from '#lib/core/dtype.js'
 import { Pacer } from '#lib/core/paced.js'
 import { namedStates } from '#lib/graph/edit.js'
 import { compile } from '#lib/plan/compile.js'
-import { readModelFiles } from '#lib/text/files/model-files.js'
+import { readModel } from '#lib/text/files/model-files.js'
 import { engineGraph } from '#lib/text/generation/decoder-engine.js'
+import { writeRandomFp8Llama } from '../random-fp8-llama.js'
 import { writeRandomLlama } from '../random-llama.js'
 
 /** @import { Operand, Program, Step } from '#lib/plan/program.js' */
@@ -71,14 +72,23 @@ async function decodePlan(decoder, context) {
   )
 }
 
-/** @param {LlamaFormat} format @param {LlamaSizes} sizes @param {readonly number[]} contexts @returns {Promise<Traffic[]>} */
+/** What {@link readModel} reads. @param {string} folder @param {LlamaFormat | 'FP8'} format @param {LlamaSizes} sizes */
+export async function writeModel(folder, format, sizes) {
+  if (format === 'FP8') {
+    await writeRandomFp8Llama(folder, sizes)
+    return folder
+  }
+  const file = path.join(folder, 'model.gguf')
+  await writeRandomLlama(file, format, sizes)
+  return file
+}
+
+/** @param {LlamaFormat | 'FP8'} format @param {LlamaSizes} sizes @param {readonly number[]} contexts @returns {Promise<Traffic[]>} */
 export async function decodeTraffic(format, sizes, contexts) {
   const folder = await mkdtemp(path.join(tmpdir(), 'dgx-spark-plans-'))
   try {
-    const file = path.join(folder, 'model.gguf')
-    await writeRandomLlama(file, format, sizes)
-    const { model } = await readModelFiles(file, new Pacer())
-    if (model.kind !== 'decoder') throw new Error(`${file} is no decoder`)
+    const model = await readModel(await writeModel(folder, format, sizes), new Pacer())
+    if (model.kind !== 'decoder') throw new Error(`a llama in ${format} is no decoder`)
     /** @type {Traffic[]} */
     const all = []
     for (const context of contexts) all.push(trafficOf(await decodePlan(model.decoder, context), context))
@@ -98,7 +108,7 @@ const layer = {
 export async function trafficTable() {
   const contexts = [0, 4096, 32_768]
   const lines = ['format  behind      moved bytes    minimum bytes   ratio  steps']
-  for (const format of /** @type {const} */ (['BF16', 'NVFP4', 'Q4_K']))
+  for (const format of /** @type {const} */ (['BF16', 'FP8', 'NVFP4', 'Q4_K']))
     for (const [i, { moved, minimum, steps }] of (await decodeTraffic(format, layer, contexts)).entries()) {
       const counts = [`${contexts[i]}`.padStart(6), `${moved}`.padStart(15), `${minimum}`.padStart(15)]
       lines.push(

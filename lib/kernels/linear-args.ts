@@ -17,7 +17,7 @@ export type Activation =
 /** Strides in elements of a batch of matrices: outer batch, inner batch, row, column; 0 repeats a matrix. */
 export type MatrixStrides = readonly [outer: number, inner: number, row: number, col: number]
 
-/** y = activation(rowScale ∘ (x · Wᵀ) + bias) + residual; see `LinearArgs` in native/backend/linear_args.h. */
+/** y = activation(gate ∘ rowScale ∘ (x · Wᵀ) + bias) + residual; see `LinearArgs` in native/backend/linear_args.h. */
 export interface LinearArgs {
   /** [O, I] */
   weight: Weight
@@ -31,6 +31,8 @@ export interface LinearArgs {
   bias?: Float32Array | undefined
   /** [T, O]; absent: 0. May be `y`. */
   residual?: Float32Array | undefined
+  /** [T, O]; absent: 1. May be `y`. */
+  gate?: Float32Array | undefined
   /** Default: none. */
   activation?: Activation | undefined
   /** bf16; f16, for weights of f16 and f32; nvfp4, for weights of nvfp4; i8, for weights in blocks. Default: f32. */

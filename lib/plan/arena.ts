@@ -60,8 +60,10 @@ function replaceable(step: Step): Operand[] {
   if (step.op === 'binary') return contiguousOperands(step)
   if (step.op === 'unary' || step.op === 'softmax' || step.op === 'batchNorm' || step.op === 'norm')
     return [step.args.x]
-  const { residual, x } = step.op === 'conv' || step.op === 'linear' ? step.args : {}
-  return residual && residual.buffer !== x?.buffer ? [residual] : []
+  if (step.op !== 'conv' && step.op !== 'linear') return []
+  const { x, residual } = step.args
+  const { gate } = step.op === 'linear' ? step.args : {}
+  return [residual, gate].filter(operand => operand !== undefined).filter(({ buffer }) => buffer !== x.buffer)
 }
 
 /** Whether the contract of a step lets its result lie over a buffer. */

@@ -20,7 +20,7 @@ enum class Activation : uint8_t {
   kHardSwish
 };
 
-// y[t, o] = activation(row_scale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o]
+// y[t, o] = activation(gate[t, o] · row_scale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o]
 struct LinearArgs {
   Weight weight;  // [O, I]
   int64_t tokens;
@@ -28,6 +28,7 @@ struct LinearArgs {
   const float* row_scale;  // [O]; null: 1
   const float* bias;       // [O]; null: no bias
   const float* residual;   // [T, O]; null: none. May be y.
+  const float* gate;       // [T, O]; null: 1. May be y.
   Activation activation;
   Compute compute;
   float* y;  // [T, O]

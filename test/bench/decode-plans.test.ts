@@ -11,17 +11,19 @@ import { integrated } from '../fixtures/machines.js'
 
 const sizes = { hidden: 256, inner: 512, layers: 1, heads: 4, kvHeads: 2, headSize: 64, vocabulary: 320 }
 /** Bytes of an element of a matrix. */
-const formats = { BF16: 2, NVFP4: 36 / 64, Q4_K: 144 / 256, Q4_0: 18 / 32 } as const
+const formats = { BF16: 2, FP8: 1, NVFP4: 36 / 64, Q4_K: 144 / 256, Q4_0: 18 / 32 } as const
 const names = Object.keys(formats) as (keyof typeof formats)[]
 
 t.test('a step reads weights, keys and values once, and little else', async t => {
   const large = { ...sizes, hidden: 1024, inner: 2048, heads: 16, kvHeads: 4 }
   const contexts = [0, 1000]
+  const embedding = large.vocabulary * large.hidden
   for (const format of names) {
     const norms = 4 * 3 * large.hidden
     for (const [i, { moved, minimum }] of (await decodeTraffic(format, large, contexts)).entries()) {
       const cache = 2 * 2 * (contexts[i]! + 1) * large.kvHeads * large.headSize
-      const read = formats[format] * matrixElements(large) + norms + cache
+      const layers = formats[format] * (matrixElements(large) - embedding)
+      const read = layers + (format === 'FP8' ? 2 : formats[format]) * embedding + norms + cache
       t.ok(Math.abs(minimum / read - 1) < 0.01, `${format}: ${minimum} bytes, ${read} by its sizes`)
       t.ok(moved <= 1.1 * minimum, `${format} behind ${contexts[i]}: ${moved} of at least ${minimum} bytes`)
     }
@@ -52,10 +54,14 @@ t.test('launches', { skip: noCudaCalls }, async t => {
   t.equal(two - one, launchesPerLayer, 'launches of a layer')
   t.equal(2 * one - two, otherLaunches, 'launches around the layers')
   for (const format of names.slice(1)) t.equal(step(format, { prompt: 4 }).kernels, one, format)
+  /** Blocks of attention behind a prompt, with and without keys. */
   const blocks = (prompt: number) => {
     const { launches } = step('Q4_0', { heads: 32, kvHeads: 8, headSize: 128, prompt })
     const attention = launches.find(line => line.startsWith('launch paged_attention_'))
     return Number(attention?.split(' ')[3])
   }
-  t.ok(blocks(4096) >= 0.9 * gpus['121f'].multiprocessors, 'attention behind 4,096 tokens fills a GB10')
+  const filled = 0.9 * gpus['121f'].multiprocessors
+  t.ok(blocks(4096) >= filled, 'attention behind 4,096 tokens fills a GB10')
+  // A table of 512 tokens is the shortest: blocks are two chunks of 256 for each of 32 heads.
+  t.equal(blocks(4), 64, 'attention behind few tokens has a block for each head')
 })

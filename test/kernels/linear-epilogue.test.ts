@@ -52,7 +52,7 @@ t.test('activations', async t => {
   }
 })
 
-t.test('row scale, bias, activation and residual, in this order', async t => {
+t.test('row scale, gate, bias, activation and residual, in this order', async t => {
   for (const [T, O, I] of [
     [1, 1, 1],
     [3, 37, 16],
@@ -62,9 +62,10 @@ t.test('row scale, bias, activation and residual, in this order', async t => {
     const weight = randomWeight(random, 'bf16', O, I)
     const x = uniform(random, T * I, -0.1, 0.1)
     const [rowScale, bias] = [uniform(random, O, 0.5, 2), uniform(random, O)]
-    const residual = uniform(random, T * O)
-    const all = { weight, tokens: T, x, rowScale, bias, residual, activation: 'silu' as const }
-    for (const left of [[], ['rowScale'], ['bias'], ['residual'], ['rowScale', 'bias', 'activation']]) {
+    const [residual, gate] = [uniform(random, T * O), uniform(random, T * O)]
+    const all = { weight, tokens: T, x, rowScale, bias, residual, gate, activation: 'silu' as const }
+    const leavings = [[], ['rowScale'], ['bias'], ['residual'], ['gate'], ['rowScale', 'bias', 'activation']]
+    for (const left of leavings) {
       const args: KernelArgs['linear'] = { ...all, y: new Float32Array(T * O) }
       for (const name of left) delete args[name as 'bias']
       const expected = { ...args, y: new Float32Array(T * O) }
@@ -72,11 +73,13 @@ t.test('row scale, bias, activation and residual, in this order', async t => {
       jsKernels.runSync('linear', expected)
       close(t, args.y, expected.y, 1e-6, `${[T, O, I]} without ${left.join(', ') || 'nothing'}`)
     }
-    const inPlace = residual.slice()
     const y = new Float32Array(T * O)
-    addon.run('linear', { ...all, residual: inPlace, y: inPlace })
     addon.run('linear', { ...all, y })
-    identical(t, inPlace, y, 'y in place of the residual')
+    for (const name of ['residual', 'gate'] as const) {
+      const inPlace = all[name].slice()
+      addon.run('linear', { ...all, [name]: inPlace, y: inPlace })
+      identical(t, inPlace, y, `y in place of the ${name}`)
+    }
   }
 })
 

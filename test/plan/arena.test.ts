@@ -121,3 +121,17 @@ t.test('sizes that follow each other share a layout', t => {
   }
   t.end()
 })
+
+t.test('a linear layer writes over its residual, or over its gate, but not over its rows', t => {
+  const weight = { format: 'f32' as const, rows: 4, cols: 4, data: new Buffer('f32', 16, 'constant').read() }
+  const linear = (x: Buffer, residual: Buffer | undefined, gate: Buffer, y: Buffer): Step => ({
+    op: 'linear',
+    args: { weight, tokens: 4, x: x.read(), residual: residual?.read(), gate: gate.read(), y: y.write() },
+  })
+  const [x, gate, y, z] = [arena(16), arena(16), arena(16), arena(16)] as const
+  const fill = [unary(new Buffer('f32', 16, 'constant'), x), unary(x, gate)]
+  atOnce(shareInPlace([...fill, linear(x, undefined, gate, y), linear(y, x, y, z)]))
+  t.equal(y.root, gate, 'over its gate')
+  t.equal(z.root, x, 'over its residual, not over the gate that its rows are')
+  t.end()
+})

@@ -16,7 +16,12 @@ export function productCases(weight: Weight, sizes: VerifySizes): VerifyCase[] {
   const { tokens, rows, cols } = sizes
   const tolerance = sumTolerance(sizes)
   const x = values(tokens * cols, 19)
-  const epilogue = { rowScale: values(rows, 20), bias: values(rows, 21), residual: values(tokens * rows, 22) }
+  const epilogue = {
+    rowScale: values(rows, 20),
+    bias: values(rows, 21),
+    residual: values(tokens * rows, 22),
+    gate: values(tokens * rows, 24),
+  }
   const activations = ['relu', 'gelu', 'gelu_tanh', 'silu', 'sigmoid', 'tanh', 'relu6', 'hard_swish'] as const
   return [
     ...activations.map(activation =>

@@ -6,7 +6,7 @@ import { mergeCommonSubexpressionsPaced } from './common-subexpressions.js'
 import { fuseGelu, fuseHardSigmoid, fuseHardSwish, fuseSwish } from './fuse/activations.js'
 import { fuseAttention, joinAttentionHeads } from './fuse/attention.js'
 import { fuseBatchNorm, fuseChannels } from './fuse/channels.js'
-import { fuseActivation, fuseAdd, fuseLinear } from './fuse/layers.js'
+import { fuseActivation, fuseAdd, fuseGate, fuseLinear } from './fuse/layers.js'
 import { fuseNormalization, fuseNormalizationBias } from './fuse/norms.js'
 import { fusePadding } from './fuse/padding.js'
 import { fuse, GraphView, type Match } from './fuse/pattern.js'
@@ -40,7 +40,7 @@ const fusions: readonly (readonly [string, Match])[] = [
   ['lookup', fuseLookup],
   ['linear', fuseLinear],
   ['square', fuseSquare],
-  ['epilogue', (node, view) => fuseActivation(node, view) ?? fuseAdd(node, view)],
+  ['epilogue', (node, view) => fuseActivation(node, view) ?? fuseGate(node, view) ?? fuseAdd(node, view)],
 ]
 
 /**

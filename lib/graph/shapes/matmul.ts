@@ -45,7 +45,7 @@ const fusedLinear: Rule = ctx => {
   const swap = ctx.int('transB') !== 0
   return [
     tensorOrUnknown(
-      ctx.commonDtype([0, 1, 2, 3]),
+      ctx.commonDtype([0, 1, 2, 3, 4]),
       matMulOf(ctx, ctx.shape(0), transposedIf(ctx.shape(1), swap)),
     ),
   ]

@@ -74,9 +74,9 @@ function roundedRows({ compute, x, tokens, weight: { cols } }: KernelArgs['linea
   return compute === 'i8' ? roundedToIntegers(x, tokens * cols) : x
 }
 
-/** y[t, o] = activation(rowScale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o] */
+/** y[t, o] = activation(gate[t, o] · rowScale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o] */
 export function* linear(args: KernelArgs['linear']): Paced<void> {
-  const { weight, tokens, rowScale, bias, residual, y } = args
+  const { weight, tokens, rowScale, bias, residual, gate, y } = args
   const { rows, cols } = weight
   const x = roundedRows(args)
   const row = rowReader(weight)
@@ -87,8 +87,9 @@ export function* linear(args: KernelArgs['linear']): Paced<void> {
     const factor = rowScale ? rowScale[o]! : 1
     const offset = bias ? bias[o]! : 0
     for (let t = 0; t < tokens; t++) {
-      const value = activate(factor * dot(x, t * cols, w, 0, cols) + offset)
-      y[t * rows + o] = value + (residual ? residual[t * rows + o]! : 0)
+      const at = t * rows + o
+      const scaled = factor * dot(x, t * cols, w, 0, cols) * (gate ? gate[at]! : 1)
+      y[at] = activate(scaled + offset) + (residual ? residual[at]! : 0)
     }
   }
 }
@@ -189,6 +190,7 @@ export const linearRows: KernelRows<'linear' | 'linearBackward' | 'gatherRows' |
       rowScale: optional(rows),
       bias: optional(rows),
       residual: optional(tokens * rows),
+      gate: optional(tokens * rows),
       y: tokens * rows,
     }),
   },

@@ -236,7 +236,7 @@ function rowsOf(ctx: Lowering): Symbolic<Weight> {
   return { format: 'f32', rows, cols, data: data.read() }
 }
 
-/** y = activation(x · W + bias) + residual */
+/** y = activation(gate ∘ (x · W) + bias) + residual */
 function fusedLinear(ctx: Lowering): void {
   const weight = rowsOf(ctx)
   const tokens = numel(ctx.shape(0).slice(0, -1))
@@ -246,6 +246,7 @@ function fusedLinear(ctx: Lowering): void {
     x: activationsOf(ctx, ctx.integer('transB') === 0),
     bias: ctx.optional(2),
     residual: ctx.optional(3),
+    gate: ctx.optional(4),
     activation: ctx.text('activation') as Activation,
     compute: linearCompute(ctx, weight),
     y: ctx.write(),

@@ -38,6 +38,7 @@ LinearArgs read_linear(Arguments& in) {
   args.row_scale = in.optional_input<float>("rowScale", rows);
   args.bias = in.optional_input<float>("bias", rows);
   args.residual = in.optional_input<float>("residual", elements(args.tokens, rows));
+  args.gate = in.optional_input<float>("gate", elements(args.tokens, rows));
   args.activation = in.activation("activation");
   args.compute = in.compute("compute", args.weight);
   args.y = in.output<float>("y", elements(args.tokens, rows));

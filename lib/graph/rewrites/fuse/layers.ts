@@ -1,4 +1,4 @@
-// layers.ts: convolutions and products with constant weights take in what follows them: bias, activation, residual.
+// layers.ts: convolutions and products with constant weights take in what follows them: gate, bias, activation, residual.
 
 import { numel } from '../../../core/shape.js'
 import { fixSize, type Size } from '../../../core/size.js'
@@ -34,6 +34,10 @@ const layerOf = (view: GraphView, name: string | undefined): Node | undefined =>
 const fusedOp = ({ op }: Node): string => (op === 'Conv' ? 'FusedConv' : op)
 const input = (node: Node, i: number): string => node.inputs[i] ?? ''
 
+/** The inputs of a layer with another one at an index. */
+const withInput = ({ inputs }: Node, at: number, name: string): string[] =>
+  Array.from({ length: Math.max(inputs.length, at + 1) }, (_, i) => (i === at ? name : (inputs[i] ?? '')))
+
 /** A product with a constant matrix → x, W, bias → `FusedLinear`. */
 export function fuseLinear(node: Node, view: GraphView): Fusion | undefined {
   if (node.domain !== '' || (node.op !== 'MatMul' && node.op !== 'Gemm')) return undefined
@@ -65,6 +69,21 @@ export function fuseActivation(node: Node, view: GraphView): Fusion | undefined 
   return { nodes: [fused(fusedOp(layer), layer.inputs, node, attributes)], absorbed: [layer] }
 }
 
+/** product ∘ value of the same shape */
+export function fuseGate(node: Node, view: GraphView): Fusion | undefined {
+  if (node.domain !== '' || node.op !== 'Mul') return undefined
+  for (const [from, other] of pairs(node)) {
+    const layer = view.fused(from, 'FusedLinear')
+    if (!layer || other === from || !sameShape(view.shape(from), view.shape(other))) continue
+    const isPlain = [2, 3, 4].every(i => input(layer, i) === '') && stringOf(layer, 'activation') === 'none'
+    if (!isPlain) continue
+    const next = fused(layer.op, withInput(layer, 4, other), node, layer.attributes)
+    const fusion = { nodes: [next], absorbed: [layer] }
+    if (view.allows(node, fusion)) return fusion
+  }
+  return undefined
+}
+
 /** layer + bias, layer + value of the same shape */
 export function fuseAdd(node: Node, view: GraphView): Fusion | undefined {
   const isAdd = node.op === 'Add' || (node.op === 'Sum' && node.inputs.length === 2)
@@ -84,8 +103,8 @@ function addBias(node: Node, layer: Node, bias: string, view: GraphView): Fusion
   const shape = view.shape(layer.outputs[0])
   if (layer.op === 'FusedLinear') {
     if (!isBias(view, bias, shape?.at(-1))) return undefined
-    const inputs = [input(layer, 0), input(layer, 1), bias]
-    return { nodes: [fused(layer.op, inputs, node, layer.attributes)], absorbed: [layer] }
+    const next = fused(layer.op, withInput(layer, 2, bias), node, layer.attributes)
+    return { nodes: [next], absorbed: [layer] }
   }
   const given = view.shape(bias)
   const channels = view.shape(layer.inputs[1])?.[0]
@@ -108,7 +127,7 @@ function addResidual(
   if (!sameShape(view.shape(from), view.shape(other))) return undefined
   const active = stringOf(layer, 'activation') !== 'none'
   const attributes = layer.op === 'FusedLinear' || active ? {} : { residual_first: int(1) }
-  const inputs = [input(layer, 0), input(layer, 1), input(layer, 2), other]
+  const inputs = withInput(layer, 3, other)
   const next = fused(fusedOp(layer), inputs, node, { ...layer.attributes, ...attributes })
   return { nodes: [next], absorbed: [layer] }
 }

@@ -23,6 +23,9 @@ void store_linear(const LinearArgs& args, int64_t t, int64_t o, int64_t count, c
   if (args.row_scale) {
     for (int64_t j = 0; j < count; ++j) values[j] *= args.row_scale[o + j];
   }
+  if (args.gate) {
+    for (int64_t j = 0; j < count; ++j) values[j] *= args.gate[at + j];
+  }
   if (args.bias) {
     for (int64_t j = 0; j < count; ++j) values[j] += args.bias[o + j];
   }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/launch.h"
 #include "core/dtype.h"
 #include "core/error.h"
@@ -18,13 +19,19 @@ constexpr int kHeadThreads = 128;                  // elements of most heads
 constexpr int64_t kFewTokens = 64;                 // up to so many rows blocks share out positions, too
 constexpr int64_t kPartBytes = int64_t{64} << 20;  // that the chunks of all rows may take
 
+// A block reads keys for all heads of a group, unless processors would be left without work: then blocks of
+// fewer heads read them again, which L2 holds.
 PagedTiles tiles_for(const PagedAttentionShape& shape) {
-  const int64_t group = shape.heads / shape.kv_heads, heads = std::min<int64_t>(group, kRows);
+  const int64_t group = shape.heads / shape.kv_heads;
   const int64_t chunks = ceil_div(shape.table * shape.block_size, kPagedChunk);
   const int64_t part = (shape.depth + kPagedPartHead) * static_cast<int64_t>(sizeof(float));
-  const bool few = shape.tokens <= kFewTokens;
+  int64_t heads = std::min<int64_t>(group, kRows);
+  if (shape.tokens > kFewTokens) return {kRows / heads, heads, ceil_div(group, heads), 0};
   const bool fits = chunks <= kPartBytes / part / std::max<int64_t>(shape.tokens * shape.heads, 1);
-  return {few ? 1 : kRows / heads, heads, ceil_div(group, heads), few && fits ? chunks : 0};
+  const int64_t tiles = shape.tokens * shape.kv_heads * (fits ? chunks : 1);
+  const int64_t processors = Device::current().attributes.multiprocessors;
+  while (heads > 1 && tiles * ceil_div(group, heads) < processors) heads = ceil_div(heads, 2);
+  return {1, heads, ceil_div(group, heads), fits ? chunks : 0};
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace spark::cuda {
 void linear(const LinearArgs& args) {
   ProductArgs product = with_rows(args.tokens, rows_of(args.x, args.weight.cols), args.weight, args.y);
   product.epilogue.col_factor = args.row_scale;
+  product.epilogue.mask = args.gate;
   product.epilogue.bias = args.bias;
   product.epilogue.activation = args.activation;
   product.epilogue.residual = args.residual;

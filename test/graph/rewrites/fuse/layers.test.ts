@@ -94,6 +94,36 @@ t.test('products with a constant matrix', async t => {
   t.same(operators(graph), { FusedLinear: 2 })
 })
 
+t.test('a product that a gate multiplies, then bias, activation and residual', async t => {
+  const gated = (h: string): Node[] => [
+    makeNode('MatMul', ['x', 'm'], ['u']),
+    makeNode('Sigmoid', ['u'], ['g']),
+    makeNode('MatMul', ['x', 'm2'], ['p']),
+    makeNode('Mul', ['g', 'p'], [h]),
+  ]
+  const behind: Record<string, readonly Node[]> = {
+    gate: [],
+    'gate, bias': [makeNode('Add', ['h', 'row'], ['y'])],
+    'gate, bias, activation': [makeNode('Add', ['h', 'row'], ['a']), makeNode('Tanh', ['a'], ['y'])],
+    'gate, residual': [makeNode('Neg', ['g'], ['r']), makeNode('Add', ['r', 'h'], ['y'])],
+  }
+  for (const [name, nodes] of Object.entries(behind)) {
+    const all = [...gated(nodes.length > 0 ? 'h' : 'y'), ...nodes]
+    const { graph } = await sameOptimized(t, graphOf(all, [2, 3, 7]))
+    t.same(operators(graph), { FusedLinear: 2, ...(name === 'gate, residual' && { Neg: 1 }) }, name)
+  }
+  const biased = [
+    makeNode('Gemm', ['x', 'm', 'b'], ['p']),
+    makeNode('Exp', ['x2'], ['g']),
+    makeNode('Mul', ['p', 'g'], ['y']),
+  ]
+  const { graph } = await sameOptimized(t, {
+    ...graphOf(biased, [3, 7]),
+    initializers: new Map([...constants, ['x2', constant([3, 5])]]),
+  })
+  t.equal(operators(graph).Mul, 1, 'a gate comes before a bias')
+})
+
 t.test('Gemm with either layout', async t => {
   for (const [w, transB] of [
     ['m', 0],

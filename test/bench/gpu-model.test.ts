@@ -52,7 +52,7 @@ t.test('work of a language model', async t => {
   t.equal(step.bytes, 2 * (layers + head) + 3 * 100 * 2 * 64 * 2)
   t.equal(step.flops.bf16, 3 * 2 * (layers + head))
   t.equal(step.flops.f16, 3 * 100 * 2 * 4 * 4 * 16)
-  t.equal(step.launches, 2 * 13 + 10)
+  t.equal(step.launches, 2 * 12 + 10)
   const prompt = prefillWork(costs, 10)
   t.equal(prompt.flops.bf16, 2 * (10 * layers + head), 'the head for the last token')
   t.equal(prompt.flops.f16, 55 * 2 * 4 * 4 * 16, 'token i attends to i tokens')

@@ -109,11 +109,19 @@ __device__ void cross(const DoraCrossArgs& args) {
     Sums<kColBlocks> sums = {};
     multiply<Format, kColBlocks>(args, row, span * kSpan, first, sums);
 #pragma unroll
-    for (int i = 0; i < kRowBlocks * kColBlocks * 4; ++i) {
-      const int block = i / 4 / kColBlocks, n = i / 4 % kColBlocks, at = i % 4;
-      const int64_t o = row + block * 16 + at / 2 * 8 + lane / 4, r = first + n * 8 + lane % 4 * 2 + at % 2;
-      if (o >= args.weight.rows || r >= rank) continue;
-      totals[block][at / 2] += sums[block][n][at] * args.low_rank.b[o * rank + r];
+    for (int i = 0; i < kRowBlocks * 2; ++i) {
+      const int64_t o = row + i * 8 + lane / 4;
+      float b[kColBlocks * 2];
+#pragma unroll
+      for (int j = 0; j < kColBlocks * 2; ++j) {
+        const int64_t r = first + j / 2 * 8 + lane % 4 * 2 + j % 2;
+        b[j] = o < args.weight.rows && r < rank ? args.low_rank.b[o * rank + r] : 0;
+      }
+#pragma unroll
+      for (int j = 0; j < kColBlocks * 2; ++j) {
+        const bool inside = first + j / 2 * 8 + lane % 4 * 2 + j % 2 < rank;
+        totals[i / 2][i % 2] += inside ? sums[i / 2][j / 2][i % 2 * 2 + j % 2] * b[j] : 0;
+      }
     }
   }
 #pragma unroll

@@ -89,12 +89,37 @@ export interface ConvTransposeArgs extends ConvShape {
   compute?: FloatCompute | undefined
 }
 
+/**
+ * y = activation(depthwise(h, W) + bias) with h = pointwiseActivation(P x + pointwiseBias); see `PointwiseDepthwiseArgs` in
+ * native/backend/conv_args.h. The shape is that of the depthwise convolution, of C groups, channels and filters.
+ */
+export interface PointwiseDepthwiseArgs extends ConvShape {
+  /** P, [C, K] */
+  pointwise: Weight
+  /** [C]; absent: 0. */
+  pointwiseBias?: Float32Array | undefined
+  /** Default: none. */
+  pointwiseActivation?: Activation | undefined
+  /** W, [C, taps] */
+  weight: Weight
+  /** [N, K, image] */
+  x: Float32Array
+  /** [C]; absent: 0. */
+  bias?: Float32Array | undefined
+  /** Default: none. */
+  activation?: Activation | undefined
+  /** Output, [N, C, out]. */
+  y: Float32Array
+}
+
 /** Arguments of convolutions. */
 export interface ConvKernelArgs {
   /** A convolution. */
   conv: ConvArgs
   /** Its gradients. */
   convBackward: ConvBackwardArgs
+  /** A pointwise convolution, and a depthwise one behind it. */
+  pointwiseDepthwise: PointwiseDepthwiseArgs
   /** A transposed convolution. */
   convTranspose: ConvTransposeArgs
 }

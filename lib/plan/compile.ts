@@ -16,6 +16,7 @@ import type { KernelType } from '../kernels/precision-args.js'
 import { shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
 import { type StateOptions, stateInput, storeStep } from './growing-state.js'
+import { joinConvolutions } from './join-convolutions.js'
 import { loweringOf } from './lower/index.js'
 import { Lowering, type Scope } from './lowering.js'
 import { isConstant } from './pack-weights.js'
@@ -122,7 +123,8 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const needed = yield* removeDead(scope.steps, outputs)
   const { setup, sizing, steps: rest } = yield* splitSetup(needed, packing)
   const direct = yield* removeDead(yield* readInPlace(rest), outputs)
-  const steps = yield* elideCopies(direct)
+  const copied = yield* elideCopies(direct)
+  const steps = packing ? yield* joinConvolutions(copied) : copied
   yield* shareInPlace(steps)
   const ends = [...inputs, ...outputs, ...state].map(({ buffer }) => buffer)
   const buffers = yield* buffersOf([...sizing, ...steps], ends)

@@ -63,4 +63,18 @@ struct ConvTransposeArgs {
   Compute compute;    // f32, bf16 or f16
 };
 
+// y = a depthwise convolution, of the shape `shape` with G = C = O, of
+// activation(Σ_k pointwise[c, k] x[n, k, p] + pointwise_bias[c]).
+struct PointwiseDepthwiseArgs {
+  Weight pointwise;             // [C, K]
+  const float* pointwise_bias;  // [C]; null: no bias
+  Activation pointwise_activation;
+  Weight weight;      // [C, taps]
+  ConvShape shape;    // of the depthwise convolution
+  const float* x;     // [N, K, image]
+  const float* bias;  // [C]; null: no bias
+  Activation activation;
+  float* y;  // [N, C, out]
+};
+
 }  // namespace spark

@@ -81,6 +81,7 @@ function convCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
     ...convPasses('1-D, 2 groups', { ...flat, batch, groups: 2 }, channels, weight(filters, channels * 2.5)),
     ...convPasses('3-D', { ...deep, batch: 1, groups: 1 }, 3, weight(5, 24)),
     ...winogradCases(batch, [13, 18], weight(filters, channels * 9)),
+    pointwiseDepthwiseCase(),
     ...convPasses('depthwise', { ...plane, batch, groups: channels }, channels, weight(channels, 6)),
   ]
 }
@@ -115,6 +116,27 @@ function winogradCases(batch: number, image: readonly number[], weight: Weight):
       y: f32(batch * weight.rows * numel(image)),
     })),
   ]
+}
+
+function pointwiseDepthwiseCase(): VerifyCase {
+  const [batch, depth, channels, image] = [2, 7, 33, [130, 131]]
+  const shape = {
+    batch,
+    groups: channels,
+    image,
+    kernel: [3, 3],
+    out: image,
+    strides: [1, 1],
+    dilations: [1, 1],
+    padsBegin: [1, 1],
+  }
+  const pointwise: Weight = { format: 'f32', rows: channels, cols: depth, data: values(channels * depth, 37) }
+  const weight: Weight = { format: 'f32', rows: channels, cols: 9, data: values(channels * 9, 38) }
+  const x = values(batch * depth * numel(image), 39)
+  return verifyCase('pointwiseDepthwise', 'f32', ['y'], 1e-5, () => {
+    const y = f32(batch * channels * numel(image))
+    return { ...shape, pointwise, pointwiseActivation: 'relu6', weight, x, bias: values(channels, 40), y }
+  })
 }
 
 type Shape = Omit<KernelArgs['conv'], 'weight' | 'x' | 'y'>

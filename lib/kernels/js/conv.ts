@@ -76,7 +76,7 @@ function* forEachFilter(
 }
 
 /** y = activation(conv(x, W) + bias) + residual, or with the residual inside of the activation. */
-function* conv(args: KernelArgs['conv']): Paced<void> {
+export function* conv(args: KernelArgs['conv']): Paced<void> {
   const { weight, batch, x, bias, residual, residualFirst, y } = args
   const activate = activations[args.activation ?? 'none']
   const { channels, pixels, positions } = sizesOf(args, weight)

@@ -18,6 +18,7 @@ import { linearRows } from './linear.js'
 import { normalizationRows } from './normalizations.js'
 import { expectOperands } from './operands.js'
 import { pagedAttentionRows } from './paged-attention.js'
+import { pointwiseDepthwiseRows } from './pointwise-depthwise.js'
 import { poolRows } from './pool.js'
 import { precisionRows } from './precision.js'
 import { recurrentRows } from './recurrent.js'
@@ -35,6 +36,7 @@ const table: KernelRows<KernelOp> = {
   ...linearRows,
   ...expertLinearRows,
   ...convRows,
+  ...pointwiseDepthwiseRows,
   ...collectiveRows,
   ...integerRows,
   ...doraRows,

@@ -73,16 +73,17 @@ export function nvfp4Sizes(rows: number, cols: number): { packed: number; blockS
   return { packed: (rows * cols) / 2, blockScale: (rows * cols) / nvfp4Block }
 }
 
-function expectWeight(weight: Weight, formats: readonly WeightFormat[]): void {
+/** Checks the weight of this name, which is in one of the formats. */
+export function expectWeight(weight: Weight, formats: readonly WeightFormat[], name = 'weight'): void {
   const { format, rows, cols, layout = 'rows' } = weight
-  expectOneOf('weight.format', format, formats)
-  expectOneOf('weight.layout', layout, ['rows', 'panels'])
-  expectInteger('weight.rows', rows, 0)
-  expectInteger('weight.cols', cols, 0)
+  expectOneOf(`${name}.format`, format, formats)
+  expectOneOf(`${name}.layout`, layout, ['rows', 'panels'])
+  expectInteger(`${name}.rows`, rows, 0)
+  expectInteger(`${name}.cols`, cols, 0)
   const { block, dtype, scales } = formatInfo(format)
   expectFits(cols % block === 0, `cols is ${cols}, not a multiple of ${block}`)
   const sizes = layout === 'panels' ? panelSizes(weight) : weightSizes(format, rows, cols)
-  expectArrays('weight.', weight, {
+  expectArrays(`${name}.`, weight, {
     data: elements(dtype, sizes.data),
     ...(scales === 'block' && { blockScale: elements('u8', sizes.blockScale) }),
     ...(scales === 'row' && { rowScale: sizes.rowScale }),

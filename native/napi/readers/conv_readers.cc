@@ -60,6 +60,26 @@ ConvBackwardArgs read_conv_backward(Arguments& in) {
   return args;
 }
 
+PointwiseDepthwiseArgs read_pointwise_depthwise(Arguments& in) {
+  PointwiseDepthwiseArgs args{};
+  args.weight = in.weight("weight");
+  const ConvShape& shape = args.shape = in.conv_shape(args.weight);
+  args.pointwise = in.weight("pointwise");
+  if (shape.groups != shape.channels || shape.filters != shape.channels ||
+      args.pointwise.rows != shape.channels) {
+    throw Error("ERR_SHAPE", message("pointwise has ", args.pointwise.rows,
+                                     " rows; the convolution behind it ", shape.groups, " groups, ",
+                                     shape.channels, " channels and ", shape.filters, " filters"));
+  }
+  args.pointwise_bias = in.optional_input<float>("pointwiseBias", shape.channels);
+  args.pointwise_activation = in.activation("pointwiseActivation");
+  args.x = in.input<float>("x", image_elements(shape, args.pointwise.cols, shape.image));
+  args.bias = in.optional_input<float>("bias", shape.channels);
+  args.activation = in.activation("activation");
+  args.y = in.output<float>("y", image_elements(shape, shape.channels, shape.out));
+  return args;
+}
+
 ConvTransposeArgs read_conv_transpose(Arguments& in) {
   ConvTransposeArgs args{};
   args.weight = in.weight("weight");

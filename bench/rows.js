@@ -20,6 +20,7 @@ import { models } from './rows/models.js'
 import { norm } from './rows/norm.js'
 import { paged } from './rows/paged.js'
 import { placement } from './rows/placement.js'
+import { pointwiseDepthwise } from './rows/pointwise-depthwise.js'
 import { pools } from './rows/pools.js'
 import { products } from './rows/products.js'
 import { sampling } from './rows/sampling.js'
@@ -58,6 +59,7 @@ const families = {
   gemm: { rows: gemm, targets: ['cpu'] },
   gemv: { rows: gemv, targets: ['cpu'] },
   conv: { rows: conv },
+  'pointwise-depthwise': { rows: pointwiseDepthwise },
   attention: { rows: attention },
   paged: { rows: paged },
   norm: { rows: norm },

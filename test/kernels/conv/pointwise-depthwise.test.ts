@@ -5,9 +5,9 @@ import { jsKernels } from '#lib/kernels/js/js.js'
 import type { KernelArgs, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { panelSizes } from '#lib/weights/panels.js'
-import { close, identical } from '../fixtures/close.js'
-import { type ConvCase, convCase, f32Weight, shapeOf } from '../fixtures/conv.js'
-import { randomGenerator, uniform } from '../fixtures/values/random.js'
+import { close, identical } from '../../fixtures/close.js'
+import { type ConvCase, convCase, f32Weight, shapeOf } from '../../fixtures/conv.js'
+import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 type Args = KernelArgs['pointwiseDepthwise']
 

@@ -6,10 +6,10 @@ import type { KernelArgs, KernelOp, Weight } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { kernelFormats } from '#lib/weights/formats.js'
 import { panelSizes } from '#lib/weights/panels.js'
-import { close, identical } from '../fixtures/close.js'
-import { type ConvCase, convCase, f32Weight, shapeOf, weightCols } from '../fixtures/conv.js'
-import { randomWeight } from '../fixtures/random-weight.js'
-import { randomGenerator, uniform } from '../fixtures/values/random.js'
+import { close, identical } from '../../fixtures/close.js'
+import { type ConvCase, convCase, f32Weight, shapeOf, weightCols } from '../../fixtures/conv.js'
+import { randomWeight } from '../../fixtures/random-weight.js'
+import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

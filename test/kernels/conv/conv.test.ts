@@ -8,7 +8,7 @@ import type { Activation, KernelArgs, KernelOp, Weight } from '#lib/kernels/kern
 import { requireAddon } from '#lib/native.js'
 import { kernelFormats } from '#lib/weights/formats.js'
 import { panelSizes } from '#lib/weights/panels.js'
-import { close, identical } from '../fixtures/close.js'
+import { close, identical } from '../../fixtures/close.js'
 import {
   type ConvCase,
   convCase,
@@ -17,10 +17,10 @@ import {
   forEachTerm,
   shapeOf,
   weightCols,
-} from '../fixtures/conv.js'
-import { weightValues } from '../fixtures/models/dora-layer.js'
-import { randomWeight } from '../fixtures/random-weight.js'
-import { randomGenerator, uniform } from '../fixtures/values/random.js'
+} from '../../fixtures/conv.js'
+import { weightValues } from '../../fixtures/models/dora-layer.js'
+import { randomWeight } from '../../fixtures/random-weight.js'
+import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 const addon = requireAddon()
 const noBf16 = () => addon.cpuBf16Support() === 'none' && 'this machine does not multiply bf16'

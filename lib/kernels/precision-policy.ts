@@ -32,9 +32,10 @@ export interface ProductOperand {
 export interface Product {
   /**
    * `layer`: with a weight. `convolution`: a layer whose CPU kernel is faster in bf16 only for large images. `values`:
-   * of two activations, or with a weight that no mode has rounded. `exact`: never rounded, as in training.
+   * of two activations, or with a weight that no mode has rounded. `adapter`: a layer beside an adapter, which is a `layer` on a
+   * GPU unless its weight is in blocks. `exact`: never rounded, as in training.
    */
-  readonly kind: 'layer' | 'convolution' | 'values' | 'exact'
+  readonly kind: 'layer' | 'convolution' | 'values' | 'adapter' | 'exact'
   readonly operands: readonly ProductOperand[]
   /** Positions in an image of the output of a convolution. */
   readonly positions?: Size
@@ -66,12 +67,13 @@ export function productCompute(target: ComputeTarget, { kind, operands, position
     case 'js':
       return 'f32'
     case 'cpu': {
-      if (kind === 'exact' || kind === 'values' || weight?.exact || weight?.format !== 'bf16') return 'f32'
+      if (kind !== 'layer' && kind !== 'convolution') return 'f32'
+      if (weight?.exact || weight?.format !== 'bf16') return 'f32'
       const isFast = target.multipliesBf16 && !lessThan(positions ?? minPositions, minPositions)
       return kind === 'layer' || isFast ? 'bf16' : 'f32'
     }
     case 'cuda': {
-      if (kind === 'layer' || kind === 'convolution') {
+      if (kind === 'layer' || kind === 'convolution' || kind === 'adapter') {
         if (operands.some(({ exact }) => exact)) return 'f32'
         if (weight) return deviceCompute(kind, weight.format!, target.mode)
       }

@@ -49,11 +49,13 @@ t.test('layers: the format of the weight decides, in every mode', async t => {
         const image = compute({ kind: 'convolution', operands, positions: 16 })
         const isSlow = backend === 'cpu' && !multipliesBf16
         t.equal(image, isSlow ? 'f32' : expected, `${backend}, convolution, ${format}`)
+        const adapted = compute({ kind: 'adapter', operands })
+        t.equal(adapted, backend === 'cpu' ? 'f32' : expected, `${backend}, beside an adapter, ${format}`)
         const small = compute({ kind: 'convolution', operands, positions: 15 })
         t.equal(small, backend === 'cpu' ? 'f32' : expected, `${backend}, small convolution, ${format}`)
       }
       const exact = [{}, { format, exact: true }]
-      for (const kind of ['layer', 'convolution'] as const)
+      for (const kind of ['layer', 'convolution', 'adapter'] as const)
         t.equal(compute({ kind, operands: exact }), 'f32', `${backend}, the codes of a file, ${format}`)
     }
   })
@@ -68,9 +70,10 @@ t.test('weights in blocks: bf16 on a GPU in every mode but fp32', async t => {
       const others = [
         compute({ kind: 'convolution', operands, positions: 16 }),
         compute({ kind: 'exact', operands }),
+        compute({ kind: 'adapter', operands }),
         compute({ kind: 'layer', operands: [{}, { format, exact: true }] }),
       ]
-      t.strictSame(others, ['f32', 'f32', 'f32'], `${backend}, ${mode}, never rounded, ${format}`)
+      t.strictSame(others, ['f32', 'f32', 'f32', 'f32'], `${backend}, ${mode}, never rounded, ${format}`)
     }
   })
 })

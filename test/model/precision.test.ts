@@ -13,7 +13,7 @@ import {
 import t from 'tap'
 import { float, int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
-import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+import { type Graph, makeGraph, makeNode, sparkDomain, tensorType } from '#lib/graph/graph.js'
 import { insertDora } from '#lib/graph/rewrites/insert-dora.js'
 import { optimize } from '#lib/graph/rewrites/optimize.js'
 import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
@@ -100,6 +100,36 @@ t.test(
     t.match(await computesOf(3, 'bf16', 'cuda', 'matrix'), ['conv bf16'], 'which are enough for a GPU')
   },
 )
+
+t.test('a layer beside an adapter takes tensor cores as one without, but in training', async t => {
+  const adapted = (outputs: readonly string[]) =>
+    makeGraph({
+      inputs: [{ name: 'x', type: tensorType('f32', [3, 64]) }],
+      outputs: outputs.map(name => ({ name })),
+      nodes: [makeNode('DoRA', ['x', 'w', 'a', 'b', 'm'], outputs, { domain: sparkDomain })],
+      initializers: new Map([
+        ['w', f32(32, 64)],
+        ['a', f32(4, 64)],
+        ['b', f32(32, 4)],
+        ['m', f32(32)],
+      ]),
+    })
+  const computeOf = (mode: Precision, backend: 'cpu' | 'cuda', outputs: readonly string[]) => {
+    const { steps } = compile(roundWeights(adapted(outputs), { mode }), { backend, bf16Support: 'matrix' })
+    return steps.flatMap(({ op, args }) => (op === 'doraForward' ? [args.compute] : []))
+  }
+  for (const [mode, compute] of [
+    ['fp32', 'f32'],
+    ['fp16', 'f16'],
+    ['bf16', 'bf16'],
+    ['fp8', 'bf16'],
+    ['nvfp4', 'bf16'],
+  ] as const) {
+    t.same(computeOf(mode, 'cuda', ['y']), [compute], `${mode} on a GPU`)
+    t.same(computeOf(mode, 'cuda', ['y', 'xa']), ['f32'], `${mode} on a GPU, with a gradient`)
+    t.same(computeOf(mode, 'cpu', ['y']), ['f32'], `${mode} on the CPU`)
+  }
+})
 
 /** Greatest ‖a − b‖ / ‖b‖. */
 const limits: Record<Precision, number> = { fp32: 0, fp16: 1e-2, bf16: 3e-2, fp8: 0.15, nvfp4: 0.4 }

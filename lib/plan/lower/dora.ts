@@ -5,7 +5,7 @@ import { multiply, type Size } from '../../core/size.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
-import { exactCompute, weightOf } from './matmul.js'
+import { computeOf, exactCompute, weightOf } from './matmul.js'
 import type { LowerTable } from './table.js'
 
 /** Adapter A, B and scale; inputs `a` and `a + 1` of the node. */
@@ -34,6 +34,7 @@ function dora(ctx: Lowering): void {
   const weight = weightOf(ctx, 1)
   const tokens = numel(ctx.shape(0).slice(0, -1))
   const lowRank = lowRankOf(ctx, 2)
+  const hasGradient = [1, 2, 3, 4].some(i => ctx.wants(i))
   const xa = ctx.resultOrScratch(1, multiply(tokens, lowRank.rank))
   const [norm, gain] = [ctx.resultOrScratch(3, weight.rows), ctx.resultOrScratch(4, weight.rows)]
   addNorm(ctx, 1, norm, gain)
@@ -48,7 +49,7 @@ function dora(ctx: Lowering): void {
     xa,
     z: ctx.result(2),
     y: ctx.write(),
-    compute: exactCompute(ctx, [0, 1]),
+    compute: hasGradient ? exactCompute(ctx, [0, 1]) : computeOf(ctx, weight, 'adapter'),
   })
 }
 

@@ -66,7 +66,7 @@ function operandsOfWeight(weight: Weight): Symbolic<Weight> {
 export function computeOf(
   ctx: Lowering,
   { format }: Pick<Weight, 'format'>,
-  kind: 'layer' | 'convolution' = 'layer',
+  kind: 'layer' | 'convolution' | 'adapter' = 'layer',
 ): FloatCompute {
   const { weight, exactIn } = ctx.input(1)
   const operands = [ctx.input(0), { exactIn, format, exact: weight?.exact }]

@@ -31,6 +31,8 @@ check(
     'linear',
     'expert_linear',
     'linear_integer',
+    'linear_blocks',
+    'gather_rows',
     'dora',
     'dora_mixed',
     'dora_norm',
@@ -75,9 +77,9 @@ check(
   ['conv/conv', 'ops/normalization', 'attention/attention', 'attention/paged_attention'],
 )
 
-const ops = ['pool', 'dropout', 'scatter', 'grid_sample', 'recurrent', 'adamw']
+const ops = ['pool', 'dropout', 'scatter', 'grid_sample', 'recurrent', 'adamw', 'warp_frames']
 check(
-  'strided operands, reductions, pools, casts, orders and recurrent layers',
+  'strided operands, reductions, pools, casts, orders, recurrent layers and frames',
   ['strided.cc', 'layers.cc'],
   ['elementwise', 'move', 'reduction', 'top_k', 'cast', ...ops],
   ['quantize/cast', ...['strided', ...ops].map(name => `ops/${name}`)],

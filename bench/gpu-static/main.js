@@ -1,7 +1,7 @@
 // main.js: compiles every kernel and prints what its machine code tells: npm run gpu:static [-- names] [--write]. With --write
 // the figures of those that are printed become their budgets; without it a kernel that is worse than its budget ends the run with
-// code 1. --fatbins=folder reads kernels that are compiled already, for the targets that they are compiled for. --plans prints
-// what plans of decoders move instead.
+// code 1. --fatbins=folder reads kernels that are compiled already, for the targets that they are compiled for. Instead, --plans
+// prints what plans of decoders move, and --memory what accesses to memory take of kernels that run on the host.
 import { parseCommandLine } from '../command-line.js'
 import { budgetsOf, readBudgets, worse, writeBudgets } from './budgets.js'
 import { compileKernels, nvccRelease } from './compile.js'
@@ -15,11 +15,18 @@ const { values, positionals } = parseCommandLine({
     write: { type: 'boolean', default: false },
     fatbins: { type: 'string' },
     plans: { type: 'boolean', default: false },
+    memory: { type: 'boolean', default: false },
   },
 })
 if (values.plans) {
   const { trafficTable } = await import('./plans.js')
   console.log(await trafficTable())
+  process.exit()
+}
+const chosen = (/** @type {string} */ name) => positionals.every(part => name.includes(part))
+if (values.memory) {
+  const { caseFigures, memoryTable } = await import('./memory.js')
+  console.log(memoryTable(caseFigures().filter(({ kernel }) => chosen(kernel))))
   process.exit()
 }
 const nvcc = nvccRelease()
@@ -31,7 +38,7 @@ const folder = values.fatbins ?? compileKernels()
 for (const target of targets) {
   const figures = await figuresOfFolder(folder, target)
   if (figures.length === 0) continue
-  const shown = figures.filter(({ name }) => positionals.every(part => name.includes(part)))
+  const shown = figures.filter(({ name }) => chosen(name))
   console.log(`\n${gpus[target].name}, sm_${target}: ${figures.length} kernels\n${figuresTable(shown)}`)
   if (values.write) {
     const others = positionals.length > 0 ? readBudgets()[target] : {}

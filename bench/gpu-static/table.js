@@ -25,10 +25,9 @@ function cells(figures) {
   return [name, registers, local, shared, threads, blocks, warps, ...loop, tensors, ratio].map(String)
 }
 
-/** A line a kernel. @param {readonly Figures[]} figures */
-export function figuresTable(figures) {
-  const lines = [head, ...figures.map(cells)]
-  const widths = head.map((_, i) => Math.max(...lines.map(line => String(line[i]).length)))
+/** Lines of cells, the first of each to the left, the others to the right. @param {readonly (readonly string[])[]} lines */
+export function alignedColumns(lines) {
+  const widths = lines[0]?.map((_, i) => Math.max(...lines.map(line => `${line[i]}`.length))) ?? []
   return lines
     .map(line =>
       line
@@ -37,3 +36,6 @@ export function figuresTable(figures) {
     )
     .join('\n')
 }
+
+/** A line a kernel. @param {readonly Figures[]} figures */
+export const figuresTable = figures => alignedColumns([head, ...figures.map(cells)])

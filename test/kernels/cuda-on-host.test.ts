@@ -1,9 +1,20 @@
-// The CUDA operations with their launchers, run on the host, agree with the CPU kernels.
+// The CUDA operations with their launchers, run on the host, agree with the CPU kernels; every kernel is launched.
 import { rmSync } from 'node:fs'
+import path from 'node:path'
 import t from 'tap'
-import { buildOnHost, noHostCompiler, plainCpu, runOnHost } from '../fixtures/cuda-on-host/cuda-on-host.js'
+import {
+  buildOnHost,
+  kernelFamilies,
+  noHostCompiler,
+  notLaunched,
+  plainCpu,
+  runOnHost,
+} from '../fixtures/cuda-on-host/cuda-on-host.js'
 
 const reference = noHostCompiler ? [] : [plainCpu(t.testdir())]
+
+/** Kernel families whose kernels are launched, at first by test/precision/cuda-on-host.test.ts. */
+const checked = new Set(['cast', 'amax', 'nvfp4', 'fp8', 'swizzle'])
 
 /** Runs programs of kernel families and launchers, beside the CPU backend. */
 function check(
@@ -12,15 +23,20 @@ function check(
   families: readonly string[],
   launchers: readonly string[],
 ): void {
+  const unchecked = families.filter(family => !checked.has(family))
+  for (const family of unchecked) checked.add(family)
   t.test(name, { skip: noHostCompiler }, async t => {
     const sources = launchers.map(launcher => `backend/cuda/${launcher}.cc`)
-    const { folder, programs } = buildOnHost(mains, families, sources, reference)
+    const { folder, programs, kernels } = buildOnHost(mains, families, sources, reference)
     t.teardown(() => rmSync(folder, { recursive: true }))
+    const log = path.join(folder, 'launched')
     for (const program of programs) {
-      const { stdout, status } = runOnHost(program)
+      const { stdout, status } = runOnHost(program, [], { LAUNCHED_KERNELS: log })
       t.match(stdout, /^\d+ results agree\n$/, program)
       t.equal(status, 0, program)
     }
+    const own = unchecked.flatMap(family => kernels.get(family) ?? [])
+    t.strictSame(notLaunched(own, log), [], 'kernels that are not launched')
   })
 }
 
@@ -84,3 +100,11 @@ check(
   ['elementwise', 'move', 'reduction', 'top_k', 'cast', ...ops],
   ['quantize/cast', ...['strided', ...ops].map(name => `ops/${name}`)],
 )
+
+t.test('families', async t => {
+  t.strictSame(
+    kernelFamilies.filter(family => !checked.has(family)),
+    [],
+    'kernel families without a test',
+  )
+})

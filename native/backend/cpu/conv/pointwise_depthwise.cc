@@ -22,8 +22,10 @@ ConvArgs pointwise_of(const PointwiseDepthwiseArgs& args, float* between) {
   const ConvShape& shape = args.shape;
   ConvArgs conv{};
   conv.weight = args.pointwise;
-  conv.shape = {
-      .batch = shape.batch, .groups = 1, .channels = args.pointwise.cols, .filters = shape.channels};
+  conv.shape.batch = shape.batch;
+  conv.shape.groups = 1;
+  conv.shape.channels = args.pointwise.cols;
+  conv.shape.filters = shape.channels;
   for (int axis = 0; axis < 3; ++axis) {
     conv.shape.image[axis] = conv.shape.out[axis] = shape.image[axis];
     conv.shape.kernel[axis] = conv.shape.stride[axis] = conv.shape.dilation[axis] = 1;

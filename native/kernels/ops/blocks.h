@@ -5,7 +5,7 @@
 
 namespace spark {
 
-// elementwise.cu, move.cu: elements of the result. As long as kFull blocks are enough, which fill every GPU,
+// elementwise.cu: elements of the result. As long as kFull blocks are enough, which fill every GPU,
 // a thread has one, then up to kElements.
 namespace view_block {
 constexpr int kThreads = 256, kFull = 1024, kElements = 4;

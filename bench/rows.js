@@ -24,6 +24,7 @@ import { pointwiseDepthwise } from './rows/pointwise-depthwise.js'
 import { pools } from './rows/pools.js'
 import { products } from './rows/products.js'
 import { sampling } from './rows/sampling.js'
+import { sideBySide } from './rows/side-by-side.js'
 import { simulation } from './rows/simulation.js'
 import { singleThread } from './rows/single-thread.js'
 import { sizes } from './rows/sizes.js'
@@ -75,6 +76,7 @@ const families = {
   start: { rows: start, targets: ['cpu'] },
   threads: { rows: threads, targets: ['cpu'] },
   placement: { rows: placement },
+  'side-by-side': { rows: sideBySide, targets: ['cuda'] },
   simulation: { rows: simulation, targets: ['cpu', 'cuda'] },
   training: { rows: training },
   'training-step': { rows: trainingStep, targets: ['cpu', 'cuda'] },

@@ -335,6 +335,11 @@ const cuda = [
     goal: '>= 400 token/s',
     rows: { name: 'text decode', shape: /^depth 0 x1$/, dtype: /^q4_0$/ },
   },
+  {
+    name: 'two models side by side over one after the other',
+    goal: '>= 1.3 x',
+    rows: { name: 'side by side', shape: / T16$/ },
+  },
   { name: 'casts, of a device copy', goal: '>= 85 %', of: 'worst', rows: { name: 'cast' } },
 ]
 

@@ -267,7 +267,8 @@ export interface Addon extends CollectiveAddon {
    * Binds the operands of all steps once, on a CUDA device or else on the CPU; they are held, and kept alive until the
    * plan is disposed. `memory`: what a device does not copy at each run. Unless `graphs` is false it captures the second run as a
    * CUDA graph and replays that then. On the CPU: at most so many `threads`, by default as {@link Addon.setThreads} says. The
-   * `communicator` that steps call: on a device one of NCCL.
+   * `communicator` that steps call: on a device one of NCCL. Which of its streams a device runs them on: `stream` modulo their
+   * number, and the first one with a communicator; runs on one stream are done in order.
    */
   planCreate(
     steps: readonly { readonly op: string; readonly args: object }[],
@@ -276,6 +277,7 @@ export interface Addon extends CollectiveAddon {
     graphs?: boolean,
     threads?: number,
     communicator?: CommunicatorHandle,
+    stream?: number,
   ): PlanHandle
   /** For steps of the CPU before their sizes are known: see `StepBlueprint` in kernels.ts. `threads` as in planCreate. */
   blueprintCreate(threads?: number, communicator?: CommunicatorHandle): BlueprintHandle

@@ -1,5 +1,6 @@
 // cuda.ts: the kernels of the addon on a CUDA device.
 
+import { threadId } from 'node:worker_threads'
 import type { CommunicatorHandle } from '../core/collective-addon.js'
 import { getConfig } from '../core/config.js'
 import { type ElementArray, elementArrayOf } from '../core/dtype.js'
@@ -12,8 +13,12 @@ import { afterFp4, decideFp4 } from './fp4-ways.js'
 import type { Compute, HeldArray, HoldableArray, Kernels, PlanCommunicator } from './kernels.js'
 import { untilStopped } from './until-stopped.js'
 
+/** How many owners of plans (models, trainers, layers) have opened kernels; workers begin elsewhere. */
+let owners = threadId
+
 /**
- * The kernels on a GPU, the best one by default.
+ * The kernels on a GPU, the best one by default. Prepared steps run in order with others of the same opening, beside those of
+ * most others.
  * @param communicator - what prepared steps call to work with other ranks, of NCCL
  * @throws SparkError ERR_DISABLED when GPUs are switched off, ERR_NO_NATIVE, ERR_NO_CUDA when there is no such device,
  * ERR_CUDA when it cannot be opened
@@ -34,6 +39,7 @@ export async function openCudaKernels(
   const { held } = await addon.measureMemory(ordinal)
   const kind = held === 'pinned' && getConfig().unifiedMemory ? held : 'auto'
   const ranks = communicator?.native as CommunicatorHandle | undefined
+  const stream = ++owners
   const run: Kernels['run'] = (op, args) => {
     if (usesNvfp4(args)) decideFp4(addon, ordinal)
     return afterFp4(ordinal, () => addon.runCuda(ordinal, op, args))
@@ -53,7 +59,7 @@ export async function openCudaKernels(
       )
     },
     prepare(steps, memory = {}) {
-      const plan = addon.planCreate(steps, ordinal, memory, getConfig().cudaGraphs, undefined, ranks)
+      const plan = addon.planCreate(steps, ordinal, memory, getConfig().cudaGraphs, undefined, ranks, stream)
       const nvfp4 = steps.some(({ args }) => usesNvfp4(args))
       return {
         async run(signal, times = 1) {

@@ -66,7 +66,7 @@ Napi::Value CudaCall::start(const std::function<void()>& work,
   waiting->outputs = std::move(outputs_);
   waiting->references = std::move(references);
   return when_passed(
-      env_, device_,
+      env_, device_.stream(),
       // The stream lets go first: once the promise has settled, the memory is free for the next call.
       [staging = staging_]() mutable {
         staging->passed();
@@ -79,7 +79,7 @@ Napi::Value CudaCall::start(const std::function<void()>& work,
       });
 }
 
-Napi::Value when_passed(Napi::Env env, cuda::Device& device, std::function<void()> passed,
+Napi::Value when_passed(Napi::Env env, cuda::Stream& stream, std::function<void()> passed,
                         std::function<void(Napi::Env)> finish) {
   struct Waiting {
     napi_deferred deferred = nullptr;
@@ -98,12 +98,11 @@ Napi::Value when_passed(Napi::Env env, cuda::Device& device, std::function<void(
     });
   });
   try {
-    device.stream().then(
-        [door = state.door, passed = std::move(passed), ticket](std::exception_ptr failure) mutable {
-          passed();
-          passed = nullptr;
-          door->knock([ticket, failure](Napi::Env env) { EnvState::of(env).arrived(ticket, failure); });
-        });
+    stream.then([door = state.door, passed = std::move(passed), ticket](std::exception_ptr failure) mutable {
+      passed();
+      passed = nullptr;
+      door->knock([ticket, failure](Napi::Env env) { EnvState::of(env).arrived(ticket, failure); });
+    });
   } catch (...) {
     state.arrived(ticket, std::current_exception());
   }

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/staging.h"
+#include "backend/cuda/runtime/stream.h"
 #include "napi/arguments.h"
 
 namespace spark::napi {
@@ -42,10 +43,10 @@ class CudaCall {
   std::vector<Output> outputs_;
 };
 
-// A promise of undefined for everything that is enqueued on `device`. When the device is done `passed` is
+// A promise of undefined for everything that is enqueued on `stream`. When the device is done `passed` is
 // called on a thread of the stream, and dropped, then `finish` on the JavaScript thread, unless the device
 // failed. `finish` holds what belongs to the environment, and is dropped there in any case.
-Napi::Value when_passed(Napi::Env env, cuda::Device& device, std::function<void()> passed,
+Napi::Value when_passed(Napi::Env env, cuda::Stream& stream, std::function<void()> passed,
                         std::function<void(Napi::Env)> finish);
 
 }  // namespace spark::napi

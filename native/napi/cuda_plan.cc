@@ -7,12 +7,12 @@
 
 namespace spark::napi {
 
-CudaPlan::CudaPlan(cuda::Device& device, const Napi::Value& memory, bool graphs,
+CudaPlan::CudaPlan(cuda::Stream& stream, const Napi::Value& memory, bool graphs,
                    std::shared_ptr<PlanCommunicator> ranks)
-    : plan_(device, graphs), ranks_(std::move(ranks)) {
+    : plan_(stream, graphs), ranks_(std::move(ranks)) {
   if (ranks_) sums_ = dynamic_cast<cuda::StreamCommunicator*>(ranks_->communicator.get());
-  if (sums_ && sums_->ordinal() != device.ordinal) {
-    throw Error("ERR_ARGUMENT", message("the plan is for CUDA device ", device.ordinal,
+  if (sums_ && sums_->ordinal() != plan_.device().ordinal) {
+    throw Error("ERR_ARGUMENT", message("the plan is for CUDA device ", plan_.device().ordinal,
                                         ", and its communicator has device ", sums_->ordinal()));
   }
   if (!memory.IsObject()) return;
@@ -68,7 +68,7 @@ bool CudaPlan::is_attached(const void* buffer) const { return buffers_.at(buffer
 // A promise for what is enqueued, after which `finish` is called.
 Napi::Value CudaPlan::when_passed(Napi::Env env, std::function<void()> finish, std::shared_ptr<void> keep) {
   return napi::when_passed(
-      env, plan_.device(), [in_flight = plan_.in_flight()] { *in_flight = false; },
+      env, plan_.stream(), [in_flight = plan_.in_flight()] { *in_flight = false; },
       [finish = std::move(finish), keep = std::move(keep)](Napi::Env) { finish(); });
 }
 

@@ -19,10 +19,10 @@ namespace spark::napi {
 // Keeps the ArrayBuffers alive. Lives and dies on the JavaScript thread.
 class CudaPlan {
  public:
-  // memory: { scratch, constant, state, shared }, arrays of ArrayBuffers and typed arrays, by
-  // DevicePlan::Role. `graphs`: see cuda::Recording. `ranks`: null for a plan of one machine. Throws
-  // ERR_ARGUMENT for ranks of NCCL on another device.
-  CudaPlan(cuda::Device& device, const Napi::Value& memory, bool graphs,
+  // `stream`: what its runs are enqueued on. memory: { scratch, constant, state, shared }, arrays of
+  // ArrayBuffers and typed arrays, by DevicePlan::Role. `graphs`: see cuda::Recording. `ranks`: null for a
+  // plan of one machine. Throws ERR_ARGUMENT for ranks of NCCL on another device.
+  CudaPlan(cuda::Stream& stream, const Napi::Value& memory, bool graphs,
            std::shared_ptr<PlanCommunicator> ranks);
 
   // Where the operands lie on the device; hand it to Arguments.

@@ -98,7 +98,9 @@ Napi::Value plan_create(const Napi::CallbackInfo& info) {
     cuda::Device& device = cuda::Device::get(info[1].ToNumber().Int32Value());
     const cuda::DeviceScope scope(device);
     const bool graphs = info[3].IsUndefined() || info[3].ToBoolean();
-    bound->cuda = std::make_unique<CudaPlan>(device, info[2], graphs, bound->communicator);
+    // Communicators wait for the first stream.
+    const uint32_t index = info[6].IsNumber() && !bound->communicator ? info[6].ToNumber().Uint32Value() : 0;
+    bound->cuda = std::make_unique<CudaPlan>(device.stream(index), info[2], graphs, bound->communicator);
     bind_steps(steps, cuda::backend(), bound->cuda->placement(), *bound);
   } else {
     bound->threads = info[4].IsNumber() ? info[4].ToNumber().Int32Value() : 0;

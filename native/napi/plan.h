@@ -5,11 +5,13 @@
 
 namespace spark::napi {
 
-// planCreate(steps, ordinal, memory, graphs, threads, communicator?): a handle of { op, args }[] on a CUDA
-// device, or on the CPU without `ordinal`; operands are bound once and kept alive. `memory`: what a device
-// does not copy at each run, `graphs`: whether it captures its runs, true without a value; see CudaPlan.
-// `threads`: how many a plan on the CPU may use, without a value as many as setThreads says. `communicator`:
-// the handle of what steps on the CPU call to work with other ranks; runs are then on its thread.
+// planCreate(steps, ordinal, memory, graphs, threads, communicator?, stream?): a handle of { op, args }[] on
+// a CUDA device, or on the CPU without `ordinal`; operands are bound once and kept alive. `memory`: what a
+// device does not copy at each run, `graphs`: whether it captures its runs, true without a value; see
+// CudaPlan. `threads`: how many a plan on the CPU may use, without a value as many as setThreads says.
+// `communicator`: the handle of what steps on the CPU call to work with other ranks; runs are then on its
+// thread. `stream`: which one of a device its runs go to, see cuda::Device; the first without a value, or
+// with ranks.
 Napi::Value plan_create(const Napi::CallbackInfo& info);
 
 // planRun(handle, brief, times): a promise of undefined, settled when all steps are done, `times` times, 1

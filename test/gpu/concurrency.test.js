@@ -1,7 +1,9 @@
-// Many calls at once, from one thread and from two workers, give what one call gives.
+// Many calls at once, from one thread and from two workers, and models side by side give what one call gives.
 import { Worker } from 'node:worker_threads'
+import { Model, Tensor } from 'dgx-spark'
 import { openKernels } from 'dgx-spark/kernels'
 import { gpuTests, uniform } from '../fixtures/gpu-suite/gpu.js'
+import { transformer } from '../fixtures/models/transformer.js'
 
 /** @param {number} index */
 function product(index) {
@@ -46,6 +48,23 @@ await gpuTests({
   '200 calls in flight': async t => t.same(await agreeing(200), 200, 'all agree with the CPU'),
   'two workers': async t =>
     t.same(await Promise.all([inWorker(), inWorker()]), [100, 100], 'all agree with the CPU'),
+  'six models side by side, more than there are streams': async t => {
+    const sizes = { layers: 2, width: 128, heads: 4, tokens: 33 }
+    const hidden = Tensor.from(uniform(33 * 128, 5), { shape: [1, 33, 128] })
+    const models = await Promise.all(
+      Array.from({ length: 6 }, (_, seed) =>
+        Model.fromGraph(transformer(sizes, seed + 1), { backend: 'cuda' }),
+      ),
+    )
+    /** @param {Model} model */
+    const outputOf = async model => (await model.run({ hidden })).output?.toFloat32()
+    const alone = []
+    for (const model of models) alone.push(await outputOf(model))
+    // enqueued, captured and replayed
+    for (let round = 0; round < 4; ++round)
+      t.same(await Promise.all(models.map(outputOf)), alone, `round ${round}: what each gives alone`)
+    for (const model of models) model.dispose()
+  },
   'a worker that is terminated in the middle': async t => {
     const endless = `const { openKernels } = await import('dgx-spark/kernels')
       const kernels = await openKernels({ backend: 'cuda' })

@@ -97,8 +97,9 @@ class TrialOutput {
 };
 
 void try_both(Device& device, const Ways& ways, Trial& trial) {
-  // A plan keeps its temporary memory for life; that of a trial is the device's.
-  const Redirection redirection(device.stream().handle(), device.scratch());
+  // A plan keeps its temporary memory for life; that of a trial is the stream's.
+  Stream& stream = Stream::current(device);
+  const Redirection redirection(stream, stream.scratch());
   const TrialOutput output(ways);
   if (!ways.other(output.to())) return trial.decide(Way::kOwn);
   ways.own(output.to());
@@ -133,7 +134,7 @@ Way choose(Device& device, const Ways& ways) {
   start(device, ways, trial);
   if (pass && trial.way == Way::kUndecided) {
     lock.unlock();  // calls on the JavaScript thread must not wait
-    device.stream().synchronize();
+    Stream::current(device).synchronize();
     lock.lock();
   }
   read_times(trial);

@@ -1,4 +1,4 @@
-// device.cc: devices: primary context, attributes, stream, modules and pools.
+// device.cc: devices: primary context, attributes, streams, modules and pools.
 #include "backend/cuda/runtime/device.h"
 
 #include <algorithm>
@@ -74,19 +74,25 @@ Device::Device(int ordinal) : ordinal(ordinal), driver(Driver::get()) {
                 "in this process holds it (ONNX Runtime, another addon): restart the ", "process. ", cause_));
   }
   modules_ = std::make_unique<Modules>(*this);
-  scratch_ = std::make_unique<Pool>(*this, MemoryKind::kDevice);
-  staging_ = std::make_unique<Pool>(*this, MemoryKind::kPinned);
+  staging_ = std::make_unique<Pool>(stream(), MemoryKind::kPinned);
 }
 
 void Device::open_context() {
   check(driver.cuDevicePrimaryCtxRetain(&context_, handle_), "opening the CUDA context");
   try {
     DeviceScope scope(*this);
-    stream_ = std::make_unique<Stream>(*this);
+    streams_[0] = std::make_unique<Stream>(*this);
   } catch (const Error&) {
     driver.cuDevicePrimaryCtxRelease(handle_);
     throw;
   }
+}
+
+Stream& Device::stream(uint32_t index) {
+  const std::lock_guard lock(opening_);
+  std::unique_ptr<Stream>& stream = streams_[index % kStreams];
+  if (!stream) stream = std::make_unique<Stream>(*this);
+  return *stream;
 }
 
 int Device::attribute(int attribute, const char* name) {

@@ -1,6 +1,7 @@
-// device.h: a CUDA device of this process: its primary context, attributes, stream, modules and pools.
+// device.h: a CUDA device of this process: its primary context, attributes, streams, modules and pools.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -54,9 +55,11 @@ class Device {
   Attributes attributes{};
   std::atomic<int> live_blocks{0};  // blocks of device, managed and pinned memory that are in use
 
-  Stream& stream() const { return *stream_; }
+  // Work on a stream is done in order, and beside that of others. The first one is for single operations.
+  static constexpr uint32_t kStreams = 4;
+  Stream& stream() const { return *streams_[0]; }
+  Stream& stream(uint32_t index);  // modulo kStreams; the device must be current
   Modules& modules() const { return *modules_; }
-  Pool& scratch() const { return *scratch_; }  // device memory
   Pool& staging() const { return *staging_; }  // pinned host memory
 
  private:
@@ -73,9 +76,10 @@ class Device {
 
   CUdevice handle_ = 0;
   CUcontext context_ = nullptr;
-  std::unique_ptr<Stream> stream_;
+  std::mutex opening_;  // guards `streams_` but the first
+  std::array<std::unique_ptr<Stream>, kStreams> streams_;
   std::unique_ptr<Modules> modules_;
-  std::unique_ptr<Pool> scratch_, staging_;
+  std::unique_ptr<Pool> staging_;
 
   std::atomic<int> scopes_{0};
   std::atomic<bool> closed_{false};  // the context is given back
@@ -85,9 +89,9 @@ class Device {
   std::string cause_;  // the first failure that ruined the context
 };
 
-// Makes a device current on this thread: operations are enqueued on its stream. What was made in a context
-// (streams, events, graphs, modules, memory) may be used and destroyed within a scope alone: the context
-// stays while there is one, and once it is given back there is none any more.
+// Makes a device current on this thread: operations are enqueued on its first stream. What was made in a
+// context (streams, events, graphs, modules, memory) may be used and destroyed within a scope alone: the
+// context stays while there is one, and once it is given back there is none any more.
 class DeviceScope {
  public:
   // Throws ERR_CUDA when the device is closed.

@@ -20,15 +20,18 @@ Range addresses(const void* data, Range bytes) {
 
 }  // namespace
 
-DevicePlan::DevicePlan(Device& device, bool graphs)
-    : device_(device), memory_(memory_choice(device)), recording_(device, graphs) {}
+DevicePlan::DevicePlan(Stream& stream, bool graphs)
+    : stream_(stream),
+      device_(stream.device()),
+      memory_(memory_choice(device_)),
+      recording_(stream, graphs) {}
 
 // What the device may still be using is given back only when it is done. When even waiting fails the context
 // is ruined and uses nothing.
 DevicePlan::~DevicePlan() {
   try {
     DeviceScope scope(device_);
-    if (*in_flight_) device_.stream().synchronize();
+    if (*in_flight_) stream_.synchronize();
     for (CUevent mark : marks_)
       if (mark) device_.driver.cuEventDestroy(mark);
   } catch (const Error&) {
@@ -122,7 +125,7 @@ void DevicePlan::upload(const Block& target, const void* data, int64_t bytes) {
   const std::shared_ptr<Block> pinned = allocate(device_, MemoryKind::kPinned, bytes);
   std::memcpy(pinned->data, data, bytes);
   copy(target, *pinned, {0, bytes});
-  device_.stream().synchronize();
+  stream_.synchronize();
 }
 
 void DevicePlan::copy(const Block& target, const Block& source, Range range) {
@@ -130,12 +133,12 @@ void DevicePlan::copy(const Block& target, const Block& source, Range range) {
     return reinterpret_cast<CUdeviceptr>(block.data + range.begin);
   };
   device_.check(
-      device_.driver.cuMemcpyAsync(address(target), address(source), range.size(), device_.stream().handle()),
+      device_.driver.cuMemcpyAsync(address(target), address(source), range.size(), stream_.handle()),
       "copying operands");
 }
 
 void DevicePlan::begin() {
-  if (*in_flight_) device_.stream().synchronize();  // work that failed half-way
+  if (*in_flight_) stream_.synchronize();  // work that failed half-way
   *in_flight_ = true;
 }
 
@@ -172,7 +175,7 @@ void DevicePlan::mark(size_t i) {
   if (!is_timed_) return;
   const Driver& driver = device_.driver;
   if (!marks_[i]) device_.check(driver.cuEventCreate(&marks_[i], kTiming), "cuEventCreate");
-  device_.check(driver.cuEventRecord(marks_[i], device_.stream().handle()), "cuEventRecord");
+  device_.check(driver.cuEventRecord(marks_[i], stream_.handle()), "cuEventRecord");
   is_marked_ = i == 1;
 }
 

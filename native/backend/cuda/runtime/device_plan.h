@@ -34,13 +34,14 @@ class DevicePlan {
   // changes while a plan reads it: all plans share one copy.
   enum class Role { kPassing, kScratch, kConstant, kState, kShared };
 
-  // `graphs`: see Recording.
-  DevicePlan(Device& device, bool graphs);
+  // `stream`: where its runs go. `graphs`: see Recording.
+  DevicePlan(Stream& stream, bool graphs);
   ~DevicePlan();
   DevicePlan(const DevicePlan&) = delete;
   DevicePlan& operator=(const DevicePlan&) = delete;
 
   Device& device() const { return device_; }
+  Stream& stream() const { return stream_; }
 
   // Says what the role of `bytes` at `data` is; kPassing unless it is said.
   void declare(const void* data, int64_t bytes, Role role);
@@ -119,6 +120,7 @@ class DevicePlan {
   void upload(const Block& target, const void* data, int64_t bytes);
   void copy(const Block& target, const Block& source, Range range);
 
+  Stream& stream_;
   Device& device_;
   const MemoryChoice memory_;
   std::map<Role, Ranges> declared_;                    // addresses

@@ -129,6 +129,9 @@ bool reaches(const Device& device, const Block& block) {
   return false;
 }
 
+Pool::Pool(Stream& stream, MemoryKind kind, size_t max_kept)
+    : stream_(stream), device_(stream.device()), kind_(kind), max_kept_(max_kept) {}
+
 Pool::Piece Pool::take(size_t bytes) {
   const size_t wanted = rounded(bytes);
   const DeviceScope scope(device_);
@@ -173,7 +176,7 @@ void Pool::give(Piece piece) {
 void Pool::trim() {
   const std::multimap<size_t, void*> kept = take_kept();
   if (kept.empty()) return;
-  device_.stream().synchronize();  // enqueued work may still use device memory
+  stream_.synchronize();  // enqueued work may still use device memory
   for (const auto& [bytes, data] : kept) free_raw(device_, kind_, data);
 }
 
@@ -189,7 +192,7 @@ std::multimap<size_t, void*> Pool::take_kept() {
 
 void Pool::free_when_passed(Piece piece) {
   try {
-    device_.stream().then(
+    stream_.then(
         [&device = device_, kind = kind_, piece](std::exception_ptr) { free_raw(device, kind, piece.data); });
   } catch (const Error&) {
     free_raw(device_, kind_, piece.data);
@@ -197,7 +200,7 @@ void Pool::free_when_passed(Piece piece) {
 }
 
 Scratch::Scratch(size_t bytes)
-    : pool_(Redirection::current() ? Redirection::current()->scratch : Device::current().scratch()),
+    : pool_(Redirection::current() ? Redirection::current()->scratch : Device::current().stream().scratch()),
       piece_(pool_.take(bytes)) {}
 
 }  // namespace spark::cuda

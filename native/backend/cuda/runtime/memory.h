@@ -12,6 +12,7 @@
 namespace spark::cuda {
 
 class Device;
+class Stream;
 
 // What is free of the memory that blocks of a kind lie in. The device must be current.
 HostMemory free_memory(Device& device, MemoryKind kind);
@@ -35,14 +36,13 @@ void advise(Device& device, const Block& block, int advice, bool gpu);
 // Whether kernels on `device` can use the memory of `block` where it is.
 bool reaches(const Device& device, const Block& block);
 
-// Memory kept for the next one who asks, by size.
+// Memory kept for the next one who asks, by size, for what is enqueued on a stream.
 class Pool {
  public:
   static constexpr size_t kKeepAll = SIZE_MAX;
 
   // Frees what exceeds `max_kept` bytes. One that keeps all frees nothing before trim().
-  Pool(Device& device, MemoryKind kind, size_t max_kept = size_t{256} << 20)
-      : device_(device), kind_(kind), max_kept_(max_kept) {}
+  Pool(Stream& stream, MemoryKind kind, size_t max_kept = size_t{256} << 20);
 
   struct Piece {
     void* data = nullptr;
@@ -54,10 +54,10 @@ class Pool {
   // memory must be given back only when the device is done with it.
   void give(Piece piece);
 
-  // Frees what is kept; waits for the device.
+  // Frees what is kept; waits for the stream.
   void trim();
 
-  // Frees what is kept when the device has passed what is enqueued; does not wait, and the pool may be gone
+  // Frees what is kept when the stream has passed what is enqueued; does not wait, and the pool may be gone
   // then.
   void trim_when_passed();
 
@@ -65,6 +65,7 @@ class Pool {
   std::multimap<size_t, void*> take_kept();
   void free_when_passed(Piece piece);
 
+  Stream& stream_;
   Device& device_;
   const MemoryKind kind_;
   const size_t max_kept_;

@@ -12,8 +12,11 @@ constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 
 }  // namespace
 
-Recording::Recording(Device& device, bool graphs)
-    : device_(device), graphs_(graphs), scratch_(device, MemoryKind::kDevice, Pool::kKeepAll) {}
+Recording::Recording(Stream& stream, bool graphs)
+    : stream_(stream),
+      device_(stream.device()),
+      graphs_(graphs),
+      scratch_(stream, MemoryKind::kDevice, Pool::kKeepAll) {}
 
 Recording::~Recording() {
   try {
@@ -31,14 +34,14 @@ void Recording::capture(const std::function<void()>& work) {
     problem_ = "the NVIDIA driver has no CUDA graphs";
     return;
   }
-  // A stream of its own: other threads enqueue on that of the device meanwhile.
+  // A stream of its own: other threads enqueue on that of the plan meanwhile.
   CUstream stream = nullptr;
   CUgraph graph = nullptr;
   CUresult result = driver.cuStreamCreate(&stream, kNonBlocking);
   if (result == kSuccess) result = driver.cuStreamBeginCapture(stream, kRelaxed);
   if (result == kSuccess) {
     try {
-      const Redirection redirection(stream, scratch_, true);
+      const Redirection redirection(stream_, stream, scratch_);
       work();
     } catch (const Error& error) {
       problem_ = error.what();
@@ -57,9 +60,9 @@ void Recording::capture(const std::function<void()>& work) {
 void Recording::run(const std::function<void()>& work) {
   if (graphs_ && has_run_ && !graph_ && problem_.empty()) capture(work);
   if (graph_) {
-    device_.check(device_.driver.cuGraphLaunch(graph_, device_.stream().handle()), "launching a plan");
+    device_.check(device_.driver.cuGraphLaunch(graph_, stream_.handle()), "launching a plan");
   } else {
-    const Redirection redirection(device_.stream().handle(), scratch_);
+    const Redirection redirection(stream_, scratch_);
     work();
   }
   has_run_ = true;

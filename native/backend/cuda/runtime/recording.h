@@ -13,12 +13,12 @@ namespace spark::cuda {
 class Recording {
  public:
   // Without `graphs` nothing is captured, and the work is enqueued at every run.
-  Recording(Device& device, bool graphs);
+  Recording(Stream& stream, bool graphs);
   ~Recording();  // the device must have passed the last run
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Enqueues `work`, or what was captured of it, on the stream of the device, which must be current. `work`
+  // Enqueues `work`, or what was captured of it, on the stream; its device must be current. `work`
   // enqueues on the current stream, with the same operands at every call, and does not wait. Where capture
   // fails it is enqueued at every run. The first run may wait for the device, to measure (choice.h).
   void run(const std::function<void()>& work);
@@ -32,6 +32,7 @@ class Recording {
  private:
   void capture(const std::function<void()>& work);
 
+  Stream& stream_;
   Device& device_;
   const bool graphs_;
   Pool scratch_;  // its own: a graph uses the same memory at every launch

@@ -17,7 +17,7 @@ Staging::~Staging() {
     }
   }
   for (const Operand& operand : operands_) {
-    if (operand.on_device.data) device_.scratch().give(operand.on_device);
+    if (operand.on_device.data) device_.stream().scratch().give(operand.on_device);
     device_.staging().give(operand.pinned);
   }
 }
@@ -34,7 +34,7 @@ void* Staging::add(const void* data, size_t bytes, Access access) {
   Operand& operand = operands_.back();
   if (access != Access::kWrite) std::memcpy(operand.pinned.data, data, bytes);
   if (device_.attributes.integrated) return operand.pinned.data;
-  operand.on_device = device_.scratch().take(bytes);
+  operand.on_device = device_.stream().scratch().take(bytes);
   if (access != Access::kWrite) copy(operand.on_device.data, operand.pinned.data, bytes);
   return operand.on_device.data;
 }

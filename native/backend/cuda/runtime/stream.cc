@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "backend/cuda/runtime/device.h"
+#include "backend/cuda/runtime/memory.h"
 
 namespace spark::cuda {
 namespace {
@@ -15,8 +16,13 @@ thread_local const Redirection* redirection = nullptr;
 
 }  // namespace
 
-Redirection::Redirection(CUstream stream, Pool& scratch, bool captured)
-    : stream(stream), scratch(scratch), captured(captured), outer_(redirection) {
+Redirection::Redirection(Stream& stream, Pool& scratch)
+    : stream(stream), handle(stream.handle_), scratch(scratch), captured(false), outer_(redirection) {
+  redirection = this;
+}
+
+Redirection::Redirection(Stream& stream, CUstream capture, Pool& scratch)
+    : stream(stream), handle(capture), scratch(scratch), captured(true), outer_(redirection) {
   redirection = this;
 }
 
@@ -24,11 +30,16 @@ Redirection::~Redirection() { redirection = outer_; }
 
 const Redirection* Redirection::current() { return redirection; }
 
-CUstream Stream::handle() const { return redirection ? redirection->stream : handle_; }
+Stream& Stream::current(Device& device) { return redirection ? redirection->stream : device.stream(); }
 
-Stream::Stream(Device& device) : device_(device) {
+CUstream Stream::handle() const { return redirection ? redirection->handle : handle_; }
+
+Stream::Stream(Device& device)
+    : device_(device), scratch_(std::make_unique<Pool>(*this, MemoryKind::kDevice)) {
   device.check(device.driver.cuStreamCreate(&handle_, kNonBlocking), "cuStreamCreate");
 }
+
+Stream::~Stream() = default;
 
 void Stream::synchronize() {
   const DeviceScope scope(device_);

@@ -1,9 +1,10 @@
-// stream.h: the queue of a device, and the thread that tells when it has got somewhere.
+// stream.h: a queue of a device, and the thread that tells when it has got somewhere.
 #pragma once
 
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -14,12 +15,15 @@ namespace spark::cuda {
 
 class Device;
 class Pool;
+class Stream;
 
 // Within its life the work of this thread goes to another stream, with temporary memory of another pool. One
 // within another takes its place meanwhile.
 class Redirection {
  public:
-  Redirection(CUstream stream, Pool& scratch, bool captured = false);
+  Redirection(Stream& stream, Pool& scratch);
+  // The work is captured by `capture` for `stream`, which does not do it now.
+  Redirection(Stream& stream, CUstream capture, Pool& scratch);
   ~Redirection();
   Redirection(const Redirection&) = delete;
   Redirection& operator=(const Redirection&) = delete;
@@ -27,9 +31,10 @@ class Redirection {
   // That of this thread, or null.
   static const Redirection* current();
 
-  const CUstream stream;
+  Stream& stream;
+  const CUstream handle;
   Pool& scratch;
-  const bool captured;  // the work is noted for later instead of done
+  const bool captured;
 
  private:
   const Redirection* const outer_;
@@ -39,9 +44,17 @@ class Stream {
  public:
   // `device` must be current.
   explicit Stream(Device& device);
+  ~Stream();
+
+  // The stream that work of this thread is for: that of a Redirection, or the first one of the device.
+  static Stream& current(Device& device);
 
   // Where this thread enqueues work: this stream, or that of a Redirection.
   CUstream handle() const;
+
+  // Temporary device memory of what is enqueued here.
+  Pool& scratch() const { return *scratch_; }
+  Device& device() const { return device_; }
 
   // Blocks until everything enqueued so far is done.
   void synchronize();
@@ -55,6 +68,7 @@ class Stream {
   void then(Done done);
 
  private:
+  friend class Redirection;
   struct Waiting {
     CUevent event;
     Done done;
@@ -67,6 +81,7 @@ class Stream {
 
   Device& device_;
   CUstream handle_ = nullptr;
+  const std::unique_ptr<Pool> scratch_;
 
   std::mutex mutex_;  // guards everything below
   Condition wake_;

@@ -1,4 +1,5 @@
 // pipeline.ts: the rewrites of inference and of training, in their order, and why each one stands where it does.
+import type { ActivationType, RoundedRows } from './core/activation-types.js'
 import type { Precision } from './core/config.js'
 import { Pacer } from './core/paced.js'
 import { differentiate } from './graph/gradients/differentiate.js'
@@ -17,6 +18,7 @@ import { addLoss, type Loss, type WithLoss } from './graph/rewrites/losses.js'
 import { optimizePaced } from './graph/rewrites/optimize.js'
 import { readCodesPaced } from './graph/rewrites/read-codes.js'
 import { recompute } from './graph/rewrites/recompute.js'
+import { expectNvfp4Weights, roundRows } from './graph/rewrites/round-rows.js'
 import { type RoundingOptions, roundWeightsPaced } from './graph/rewrites/round-weights.js'
 import { selectBranches } from './graph/rewrites/select-branches.js'
 import { straightThrough } from './graph/rewrites/straight-through.js'
@@ -33,7 +35,7 @@ export interface InferencePhases {
   /** Once per precision mode. */
   readonly round: RoundingOptions
   /** Once per engine that runs plans of ours. */
-  readonly open: object
+  readonly open: { readonly activations?: ActivationType | undefined }
   /** Whenever the values of inputs that decide about branches are new. */
   readonly specialise: object
   /** Once per segment of the graph and set of input shapes. */
@@ -89,6 +91,16 @@ export const inference: readonly AnyInferenceRewrite[] = [
     phase: 'open',
     reason: 'for plans of ours only: a model that is saved keeps its DequantizeLinear nodes',
     apply: (graph, _, pacer) => pacer.do(readCodesPaced(graph)),
+  },
+  {
+    name: 'round rows',
+    phase: 'open',
+    reason: 'weights are in their formats by now, those of the file among them',
+    when: ({ activations = 'f32' }) => activations !== 'f32',
+    apply: async (graph, { activations }) => {
+      expectNvfp4Weights(graph, activations as RoundedRows)
+      return roundRows(graph, activations as RoundedRows)
+    },
   },
   {
     name: 'inline branches',

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import type { NamedStage } from '../cluster/own-models.js'
+import { type ActivationType, activationTypes } from '../core/activation-types.js'
 import { type Precision, parsePrecision, precisions } from '../core/config.js'
 import { didYouMean } from '../core/did-you-mean.js'
 import { SparkError } from '../core/errors.js'
@@ -31,6 +32,7 @@ interface EngineFlags {
 }
 
 interface RunFlags extends EngineFlags, SizeOptions, FileOptions, NodeFlags {
+  activations?: ActivationType
   seed: number
   runs: number
   output?: string
@@ -65,6 +67,7 @@ export function addRun(command: Command): void {
     .option('--shape <input=sizes>', 'shape of an input, such as image=1,3,320,320', parseShape)
     .addOption(choice('--backend <name>', 'engine', modelBackends))
     .addOption(precisionOption('format of weights (default: the best of the hardware)'))
+    .addOption(choice('--activations <type>', 'what rows are rounded to (default: f32)', activationTypes))
     .option('--runs <count>', 'runs that are timed', integerFrom(1, 999_999), 10)
     .option(
       '-o, --output <path>',
@@ -93,13 +96,16 @@ export function addRun(command: Command): void {
 async function run(file: string, flags: RunFlags): Promise<void> {
   const reference = flags.compare === undefined ? undefined : referenceOf(flags.compare)
   if (flags.tolerance !== undefined && !reference) throw new UsageError('--tolerance needs --compare')
-  const { backend, precision } = flags
+  const { backend, precision, activations } = flags
+  if (flags.cluster && activations) throw new UsageError('--activations works without --cluster only')
   const engine = { ...(backend && { backend }), ...(precision && { precision }) }
   const onNodes = flags.cluster ? await openOnNodes(file, flags, engine) : undefined
-  const model = await Model.load(file, engine).catch(async error => {
-    await onNodes?.close()
-    throw error
-  })
+  const model = await Model.load(file, { ...engine, ...(activations && { activations }) }).catch(
+    async error => {
+      await onNodes?.close()
+      throw error
+    },
+  )
   try {
     if (flags.output !== undefined) expectTarget(flags.output, file, model.outputs.length)
     const feeds = feedsFor(model, await fileFeeds(model, flags), flags, flags.seed)

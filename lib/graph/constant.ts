@@ -1,4 +1,5 @@
 // constant.ts: the elements of an initializer or tensor attribute, in memory or still in a file.
+import type { RoundedRows } from '../core/activation-types.js'
 import { expectAttached } from '../core/checks.js'
 import {
   type ElementArray,
@@ -11,9 +12,6 @@ import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
 import type { FilePart } from '../weights/file-parts.js'
 import type { SharedWeight } from '../weights/shared-weight.js'
-
-/** What rows are rounded to before they are multiplied by a weight: bytes for blocks of integers, bf16 for bf16. */
-export type RoundedRows = 'int8' | 'bf16'
 
 /** The numbers of a constant as a weight, which products read without decoding all of it. */
 export interface ConstantWeight {

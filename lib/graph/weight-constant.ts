@@ -1,11 +1,12 @@
 // weight-constant.ts: constants whose elements stay in the format of a weight.
+import type { RoundedRows } from '../core/activation-types.js'
 import { transpose } from '../core/transpose.js'
 import { decodeWeight } from '../weights/encode.js'
 import type { LazyWeight } from '../weights/lazy-weight.js'
 import { byFeatures } from '../weights/ordered-weight.js'
 import { SharedWeight } from '../weights/shared-weight.js'
 import type { Weight } from '../weights/weight.js'
-import { Constant, type ConstantWeight, type RoundedRows } from './constant.js'
+import { Constant, type ConstantWeight } from './constant.js'
 
 /** A constant of f32 that is decoded when somebody reads its elements; `use` as in {@link ConstantWeight}. */
 export function weightConstant(

@@ -1,11 +1,12 @@
 // precision-policy.ts: the precision that a matrix product or convolution is computed in.
 
+import type { RoundedRows } from '../core/activation-types.js'
 import type { Precision } from '../core/config.js'
 import type { DType, HalfType } from '../core/dtype.js'
 import { lessThan, type Size } from '../core/size.js'
-import { isBlockFormat } from '../weights/formats.js'
+import { hasIntegerCodes, isBlockFormat } from '../weights/formats.js'
 import type { Kernels } from './kernels.js'
-import type { FloatCompute, WeightFormat } from './weight-args.js'
+import type { Compute, FloatCompute, WeightFormat } from './weight-args.js'
 
 /** What a product is computed on, and the mode that was asked for. */
 export interface ComputeTarget {
@@ -83,9 +84,21 @@ export function productCompute(target: ComputeTarget, { kind, operands, position
   }
 }
 
-/** Whether a backend has products of weights with rows that are rounded to bytes, or to bf16. */
-export const roundsRowsTo = ({ backend, multipliesBf16 }: ComputeTarget, rows: 'int8' | 'bf16'): boolean =>
-  rows === 'int8' ? backend !== 'cuda' : backend === 'cpu' && multipliesBf16
+/** The precision of a linear layer whose rows are rounded; undefined where a backend has no such products of the format. */
+export function roundedCompute(
+  { backend, multipliesBf16 }: ComputeTarget,
+  rows: RoundedRows,
+  format: WeightFormat,
+): Compute | undefined {
+  switch (rows) {
+    case 'int8':
+      return backend !== 'cuda' && hasIntegerCodes(format) ? 'i8' : undefined
+    case 'bf16':
+      return backend === 'cpu' && multipliesBf16 && format === 'bf16' ? 'bf16' : undefined
+    case 'nvfp4':
+      return format === 'nvfp4' ? 'nvfp4' : undefined
+  }
+}
 
 /** What a GPU multiplies a weight in: blocks are rounded to bf16 where a mode rounds at all. */
 function deviceCompute(kind: Product['kind'], format: WeightFormat, mode: Precision): FloatCompute {

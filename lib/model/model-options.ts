@@ -1,4 +1,5 @@
 // model-options.ts: options of models, and what they make of a graph.
+import { type ActivationType, activationTypes } from '../core/activation-types.js'
 import { expectInteger, expectOneOf } from '../core/checks.js'
 import type { Precision } from '../core/config.js'
 import type { Pacer } from '../core/paced.js'
@@ -22,6 +23,12 @@ export interface ModelOptions extends EngineOptions {
    * Default: what the file says.
    */
   batchSize?: number
+  /**
+   * What rows are rounded to before they are multiplied by weights. `nvfp4`, for weights of NVFP4 (of the file, or of the precision
+   * nvfp4), is for FP4 tensor cores; `int8`, for weights in blocks of integers, and `bf16`, for weights of bf16, are for the CPU.
+   * Default: f32, nothing is rounded beyond what the precision says.
+   */
+  activations?: ActivationType
   /** How scales of nvfp4 are chosen. Default: modelopt. */
   recipe?: NVFP4Recipe
   /** Names of weights that fp8 and nvfp4 hold in bf16, such as {@link compareWeights} finds. Default: none. */
@@ -48,6 +55,7 @@ export const loadOptions: readonly string[] = [
   'weightCache',
   'communicator',
   'precision',
+  'activations',
   'recipe',
   'keep',
   'batchSize',
@@ -67,9 +75,19 @@ export interface OpenedGraph {
 
 /** Opens a graph of any opset. */
 export async function openGraph(graph: Graph, options: ModelOptions, pacer: Pacer): Promise<OpenedGraph> {
-  const { precision, recipe = 'modelopt', keep = [], batchSize, outputs, signal: _, ...engine } = options
+  const {
+    precision,
+    activations = 'f32',
+    recipe = 'modelopt',
+    keep = [],
+    batchSize,
+    outputs,
+    signal: _,
+    ...engine
+  } = options
   if (batchSize !== undefined) expectInteger('options.batchSize', batchSize, 1)
   expectOneOf('options.recipe', recipe, ['modelopt', 'te', 'mse'])
+  expectOneOf('options.activations', activations, activationTypes)
   const [{ rewriteForInference }, { openEngine }, { choosePrecision }] = await Promise.all([
     import('../pipeline.js'),
     import('./open-engine.js'),
@@ -81,7 +99,7 @@ export async function openGraph(graph: Graph, options: ModelOptions, pacer: Pace
   if (keep.length > 0) expectOneOf('precision, with options.keep,', choice.name, ['fp8', 'nvfp4'])
   const rounding = { mode: choice.name, recipe, keep }
   const rounded = await rewriteForInference('round', canonical, rounding, pacer)
-  const opened = await openEngine(rounded, engine, choice.name, pacer)
+  const opened = await openEngine(rounded, engine, { mode: choice.name, activations }, pacer)
   return { graph: choice.automatic ? canonical : rounded, precision: choice, engine: opened }
 }
 

@@ -114,7 +114,7 @@ export class Model implements Disposable {
    * @param options - `backend`: the engine (default: DGX_SPARK_BACKEND, or `auto`, the best one of this machine);
    * `device`: which GPU; `threads`: of the CPU; `memory`: `small` for weights in no enlarged layout;
    * `weightCache`: keeps packed weights on the disk; `provider`: where onnxruntime computes; `precision`: format of weights;
-   * `recipe`: scales of nvfp4; `keep`: weights that stay in bf16; `batchSize`: of the inputs; `outputs`: those that are
+   * `activations`: rows; `recipe`: scales of nvfp4; `keep`: weights that stay in bf16; `batchSize`: of the inputs; `outputs`: those that are
    * wanted; `externalData`: files beside a model that comes as bytes; `maxBytes`: of a download; `signal`: ends loading
    * @throws SparkError ERR_IO when it cannot be read or downloaded; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE
    * naming a node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; what

@@ -1,4 +1,5 @@
 // open-engine.ts: choice of the engine of a model, and the engine of our own plans.
+import type { ActivationType } from '../core/activation-types.js'
 import { argumentError, expectInteger, expectOneOf } from '../core/checks.js'
 import { getConfig, maxThreads, type Precision } from '../core/config.js'
 import type { ElementArray } from '../core/dtype.js'
@@ -27,24 +28,26 @@ import { WeightCache } from './weight-cache.js'
 
 /**
  * Opens the engine that a model asks for.
- * @param precision - the mode that the weights of `graph` are rounded in
+ * @param rounding - the mode that the weights of `graph` are rounded in, and what activations are rounded to
  * @throws SparkError as {@link openKernels} and {@link openOnnxRuntime}
  */
 export async function openEngine(
   graph: Graph,
   options: EngineOptions,
-  precision: Precision,
+  { mode, activations }: { readonly mode: Precision; readonly activations: ActivationType },
   pacer: Pacer,
 ): Promise<Engine> {
   const { backend = getConfig().backend, device, provider, threads, memory = 'fast', weightCache } = options
   const { communicator } = options
   expectOneOf('options.memory', memory, ['fast', 'small'])
-  const settings = { mode: precision, memory, store: await WeightCache.open(weightCache) }
+  const settings = { mode, activations, memory, store: await WeightCache.open(weightCache) }
   if (threads !== undefined) expectInteger('options.threads', threads, 0, maxThreads)
   expectOneOf('options.backend', backend, modelBackends)
   expectCommunicator(communicator)
   if (communicator && backend === 'onnxruntime')
     throw argumentError('options.communicator', `left out for backend '${backend}'`, communicator)
+  if (activations !== 'f32' && backend === 'onnxruntime')
+    throw argumentError('options.activations', `left out for backend '${backend}'`, activations)
   if (backend === 'onnxruntime')
     return openOnnxRuntime(graph, provider ?? 'cpu', threads ?? getConfig().threads)
   if (provider !== undefined)
@@ -75,10 +78,15 @@ function expectCommunicator(communicator: EngineOptions['communicator']): void {
     )
 }
 
+/** How plans are compiled, and what activations are rounded to. */
+interface EngineSettings extends CompileSettings {
+  readonly activations: ActivationType
+}
+
 /** Plans on `kernels`, and on those of `fallback` when a GPU lacks an operation. */
 async function openPlans(
   graph: Graph,
-  { settings, pacer }: { readonly settings: CompileSettings; readonly pacer: Pacer },
+  { settings, pacer }: { readonly settings: EngineSettings; readonly pacer: Pacer },
   kernels: Kernels,
   reason: string,
   fallback?: () => Promise<Kernels>,
@@ -91,9 +99,9 @@ async function runnerFor(
   graph: Graph,
   kernels: Kernels,
   pacer: Pacer,
-  settings: CompileSettings,
+  { activations, ...settings }: EngineSettings,
 ): Promise<GraphRunner> {
-  const opened = await rewriteForInference('open', graph, {}, pacer)
+  const opened = await rewriteForInference('open', graph, { activations }, pacer)
   if (kernels.backend === 'cpu') await packConstants(opened, kernels, pacer)
   else await loadConstants(opened, pacer)
   return new GraphRunner(opened, kernels, settings)
@@ -103,11 +111,11 @@ class PlanEngine implements Engine {
   readonly holdZeros: Kernels['holdZeros']
   #runner: GraphRunner
   #choice: ModelBackendChoice
-  readonly #source: { readonly graph: Graph; readonly settings: CompileSettings }
+  readonly #source: { readonly graph: Graph; readonly settings: EngineSettings }
   #fallback: (() => Promise<Kernels>) | undefined
 
   constructor(
-    source: { readonly graph: Graph; readonly settings: CompileSettings },
+    source: { readonly graph: Graph; readonly settings: EngineSettings },
     runner: GraphRunner,
     kernels: Kernels,
     reason: string,

@@ -1,12 +1,12 @@
 // engine-options.ts: what options of a language model mean for the engine that runs it.
 import { SparkError } from '../core/errors.js'
-import type { EngineOptions } from '../model/engine.js'
+import type { ModelOptions } from '../model/model-options.js'
 import type { TextModelOptions } from './text-options.js'
 
-/** Options of the engine among those of a language model. */
-export function engineOptions(options: TextModelOptions): EngineOptions {
-  const { backend, device, threads, memory, weightCache } = options
-  const given = Object.entries({ backend, device, threads, memory, weightCache })
+/** Options of the model among those of a language model. */
+export function engineOptions(options: TextModelOptions): ModelOptions {
+  const { backend, device, threads, memory, weightCache, activations } = options
+  const given = Object.entries({ backend, device, threads, memory, weightCache, activations })
   return Object.fromEntries(given.filter(([, value]) => value !== undefined))
 }
 

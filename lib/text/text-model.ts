@@ -1,4 +1,5 @@
 // text-model.ts: a language model: loading, generating, embedding, measuring.
+import { activationTypes } from '../core/activation-types.js'
 import {
   argumentError,
   expectInteger,
@@ -348,7 +349,7 @@ export function expectDecoderOptions(options: TextModelOptions): void {
     if (options[name] !== undefined) expectInteger(`options.${name}`, options[name], 1)
   if (options.memoryLimit !== undefined) expectNumber('options.memoryLimit', options.memoryLimit, 1)
   if (options.activations !== undefined)
-    expectOneOf('options.activations', options.activations, ['f32', 'bf16', 'int8'])
+    expectOneOf('options.activations', options.activations, activationTypes)
   if (options.chatTemplate !== undefined) expectText('options.chatTemplate', options.chatTemplate)
   expectSignal('options.signal', options.signal)
 }

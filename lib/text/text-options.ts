@@ -1,4 +1,5 @@
 // text-options.ts: options and results of language models.
+import type { ActivationType } from '../core/activation-types.js'
 import type { PullProgress } from '../hub/pull-options.js'
 import type { EngineOptions } from '../model/engine.js'
 import type { CacheType } from './architectures/cache-types.js'
@@ -30,9 +31,10 @@ export interface TextModelOptions extends Omit<EngineOptions, 'provider'> {
   /**
    * What rows are rounded to before they are multiplied by weights. `int8`, for weights in blocks of 4 to 8 bits, has a scale for each 32
    * elements, as in llama.cpp; `bf16` is for weights of bf16, and for CPUs with instructions for it. Both make prompts faster and are less
-   * accurate; they change nothing where weights have other formats. The CPU has them. Default: f32, nothing is rounded.
+   * accurate, on the CPU alone. `nvfp4`, for weights of NVFP4, has a scale for each 16 elements and is for FP4 tensor cores. Where weights
+   * have other formats nothing is rounded. Default: f32, nothing is rounded.
    */
-  activations?: 'f32' | 'bf16' | 'int8'
+  activations?: ActivationType
   /** Bytes that weights and cache may take together. Default: what is available. */
   memoryLimit?: number
   /** Chat template in place of that of the model. */

@@ -13,6 +13,7 @@ t.test('inference', async t => {
     'round: fold weights',
     'round: round weights',
     'open: read codes',
+    'open: round rows',
     'specialise: inline branches',
     'compile: optimize',
   ])

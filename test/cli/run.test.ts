@@ -125,6 +125,19 @@ t.test('--output', async t => {
   })
 })
 
+t.test('--activations', async t => {
+  const args = ['--precision', 'nvfp4', '--activations', 'nvfp4']
+  t.match(cli(small, ...args), { status: 1, stderr: /no weight of the model is: add precision 'nvfp4'/ })
+  t.match(cli(small, '--activations', 'fp4'), {
+    status: 2,
+    stderr: /Allowed choices are f32, bf16, int8, nvfp4/,
+  })
+  t.match(cli(small, ...args, '--cluster'), {
+    status: 2,
+    stderr: /--activations works without --cluster only/,
+  })
+})
+
 t.test('--compare', async t => {
   const fixed = ['--backend', 'js', '--runs', '1', '--size', 'rows=2']
   const other = cli(small, ...fixed, '--compare', doubled)

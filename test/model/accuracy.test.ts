@@ -173,6 +173,21 @@ t.test('nvfp4 without the weights that lose most', { skip }, async t => {
   t.ok(some.stats.constantBytes < 0.4 * exact.stats.constantBytes, `${some.stats.constantBytes} bytes`)
 })
 
+t.test('activations in nvfp4', { skip }, async t => {
+  const file = modelFile('tinyphysics.onnx')
+  using exact = await Model.load(file, { backend: 'cpu', precision: 'fp32' })
+  const options = { backend: 'cpu', precision: 'nvfp4' } as const
+  using weights = await Model.load(file, options)
+  using both = await Model.load(file, { ...options, activations: 'nvfp4' })
+  const data = [drives(8, 20)]
+  const [[ofWeights], [ofBoth]] = [await compare(weights, exact, data), await compare(both, exact, data)]
+  const [before, after] = [ofWeights!.relativeError, ofBoth!.relativeError]
+  t.comment(
+    `tinyphysics: error ${before.toPrecision(3)} with weights in nvfp4, ${after.toPrecision(3)} with both`,
+  )
+  t.ok(after > before && after < 0.2, `${before} → ${after}`)
+})
+
 t.test('digits in nvfp4', { skip }, async t => {
   const plain: Scale = pixel => pixel
   for (const [name, scale, right] of [

@@ -1,5 +1,6 @@
 // generation-flags.ts: options of commands that generate text.
 import { type Command, InvalidArgumentError } from 'commander'
+import { type ActivationType, activationTypes } from '../../core/activation-types.js'
 import { type BackendName, backendNames } from '../../core/config.js'
 import { type CacheType, cacheTypes } from '../../text/architectures/cache-types.js'
 import type { GenerationOptions, TextModelOptions } from '../../text/text-options.js'
@@ -13,7 +14,7 @@ export interface ModelFlags {
   context?: number
   cacheTokens?: number
   cacheType?: CacheType
-  activations?: 'f32' | 'bf16' | 'int8'
+  activations?: ActivationType
 }
 
 /** Options of {@link addGenerationFlags}. */
@@ -49,8 +50,8 @@ export function addModelFlags(command: Command): Command {
     .addOption(
       choice(
         '--activations <type>',
-        'what rows are rounded to: int8 for blocks, bf16 for bf16 (default: f32)',
-        ['f32', 'bf16', 'int8'],
+        'what rows are rounded to: int8 for blocks, bf16 for bf16, nvfp4 for NVFP4 (default: f32)',
+        activationTypes,
       ),
     )
 }

@@ -1,4 +1,5 @@
 // questions.ts: what nodes ask of each other's stages, as it is checked where it arrives.
+import { type ActivationType, activationTypes } from '../../core/activation-types.js'
 import { SparkError } from '../../core/errors.js'
 import type { SplitOptions } from '../../graph/rewrites/split.js'
 import type { ModelOptions } from '../../model/model-options.js'
@@ -149,7 +150,7 @@ function checkDecoder(value: unknown): DecoderForm {
   const isSize = (size: unknown): boolean => isCount(size) && size >= 1 && size < 2 ** 31
   if (!isSize(blocks) || !isSize(blockSize)) throw wrong('a cache without sizes')
   if (!cacheTypes.includes(cacheType as CacheType)) throw wrong('a cache of unknown type')
-  if (!['f32', 'bf16', 'int8'].includes(activations as string)) throw wrong('unknown activations')
+  if (!activationTypes.includes(activations as ActivationType)) throw wrong('unknown activations')
   return { blocks, blockSize, cacheType, activations } as DecoderForm
 }
 

@@ -51,6 +51,8 @@ export class DoRALinear extends AdaptedLayer {
   readonly outFeatures: number
   /** Whether the gradients of A and B include those of the norm. */
   readonly normGradient: NormGradient
+  /** What the rows of inference passes are rounded to. */
+  readonly activations: 'f32' | 'nvfp4'
   /** The backend that runs this layer. */
   readonly backend: Kernels['backend']
 
@@ -66,11 +68,12 @@ export class DoRALinear extends AdaptedLayer {
   #training = false
   #disposed = false
 
-  private constructor({ base, kernels, weightNorm2, bias, normGradient, adapter }: LayerState) {
+  private constructor({ base, kernels, weightNorm2, bias, normGradient, activations, adapter }: LayerState) {
     super()
     this.inFeatures = base.cols
     this.outFeatures = base.rows
     this.normGradient = normGradient
+    this.activations = activations
     this.backend = kernels.backend
     this.#kernels = kernels
     this.#weightNorm2 = weightNorm2
@@ -250,8 +253,7 @@ export class DoRALinear extends AdaptedLayer {
   }
 
   /**
-   * Restores the frozen weight: bit for bit if it was kept, otherwise by division. Does nothing when the layer is not
-   * merged.
+   * Restores the frozen weight of a merged layer: bit for bit if it was kept, otherwise by division.
    * @throws SparkError ERR_RANGE when the frozen weight was not kept and a gain is 0; ERR_DISPOSED
    */
   async unmerge(): Promise<void> {
@@ -275,11 +277,9 @@ export class DoRALinear extends AdaptedLayer {
    */
   async mergedWeight(): Promise<Tensor<'f32'>> {
     this.#expectAlive()
-    if (this.#merged) {
-      const values = decodeWeight(this.#merged.weight).slice()
-      return Tensor.from(values, { shape: [this.outFeatures, this.inFeatures] })
-    }
-    return (await this.#run(this.#prepareMerge())).tensor
+    if (!this.#merged) return (await this.#run(this.#prepareMerge())).tensor
+    const values = decodeWeight(this.#merged.weight).slice()
+    return Tensor.from(values, { shape: [this.outFeatures, this.inFeatures] })
   }
 
   /**
@@ -323,24 +323,27 @@ export class DoRALinear extends AdaptedLayer {
     expectKnownOptions('options', options, ['training', 'mask', 'adapters'])
     const { training = this.#training, adapters } = options
     if (adapters) {
-      if (training) throw new SparkError('ERR_ARGUMENT', 'options.adapters works in inference only')
+      if (training || this.activations !== 'f32')
+        throw new SparkError(
+          'ERR_ARGUMENT',
+          'options.adapters is for inference only, with activations of f32',
+        )
       const frozen = this.#unmerged('use options.adapters')
       return mixedForwardCalls(frozen, this.#bias, x, adapters, name => this.#adapters.get(name))
     }
-    if (this.#merged && !training) return linearCalls(this.backend, this.#merged.weight, this.#bias, x)
-    const { adapter } = this
-    const frozen = this.#unmerged('train it')
+    if (this.#merged && !training) return linearCalls(this, this.#merged.weight, this.#bias, x)
+    const [adapter, frozen] = [this.adapter, this.#unmerged('train it')]
     const { snapshot, calls } = adapter.takeSnapshot(frozen)
     const pass = ++this.#passes
     const drawn = training && !options.mask ? adapter.drawMask(x.size) : undefined
     const keep = (activations: Activations): void => {
-      const last = this.#kept?.activations.pass ?? 0
-      if (!this.#disposed && pass >= last) this.#kept = { adapter, activations }
+      if (!this.#disposed && pass >= (this.#kept?.activations.pass ?? 0))
+        this.#kept = { adapter, activations }
     }
     const kept = training ? { pass, mask: options.mask, drawn: drawn?.mask, keep } : null
-    const forward = forwardCalls(this.backend, frozen.weight, this.#bias, snapshot, x, kept)
-    const before = drawn ? [...calls, drawn.call] : calls
-    return adapter.completed(snapshot, [...before, ...forward.calls], forward.result)
+    const forward = forwardCalls(this, frozen.weight, this.#bias, snapshot, x, kept)
+    const all = [...calls, ...(drawn ? [drawn.call] : []), ...forward.calls]
+    return adapter.completed(snapshot, all, forward.result)
   }
 
   #prepareBackward(dy: Tensor, options: { input?: boolean }): KernelCalls<DoRAGradients> {

@@ -2,7 +2,7 @@
 import { argumentError, expectAttached, expectOneOf, expectShape } from '../../core/checks.js'
 import type { DType } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
-import type { FloatCompute, Kernels, LowRank, Weight } from '../../kernels/kernels.js'
+import type { Compute, FloatCompute, Kernels, LowRank, Weight } from '../../kernels/kernels.js'
 import { productCompute } from '../../kernels/precision-policy.js'
 import { Tensor } from '../../memory/tensor.js'
 import type { KernelCall, KernelCalls } from './kernel-calls.js'
@@ -105,9 +105,21 @@ export function computeOf(
   return productCompute({ backend, mode: 'fp32', multipliesBf16: false }, { kind: 'exact', operands })
 }
 
+/** Where a layer is computed, and what the rows of inference passes are rounded to. */
+export interface LayerTarget {
+  readonly backend: Kernels['backend']
+  readonly activations: 'f32' | 'nvfp4'
+}
+
+/** The precision of an inference pass. */
+function inferenceCompute({ backend, activations }: LayerTarget, weight: Weight, dtype: DType): Compute {
+  const rounds = activations === 'nvfp4' && weight.format === 'nvfp4'
+  return rounds ? 'nvfp4' : computeOf(backend, weight, dtype)
+}
+
 /** y = x · Wᵀ + bias, in the dtype of x. */
 export function linearCalls<D extends DType>(
-  backend: Kernels['backend'],
+  target: LayerTarget,
   weight: Weight,
   bias: Float32Array | undefined,
   x: Tensor<D>,
@@ -115,10 +127,9 @@ export function linearCalls<D extends DType>(
   expectInput('x', x, weight.cols)
   const tokens = x.size / weight.cols
   const y = new Float32Array(tokens * weight.rows)
+  const compute = inferenceCompute(target, weight, x.dtype)
   return {
-    calls: [
-      ['linear', { weight, tokens, x: ownFloats(x), bias, compute: computeOf(backend, weight, x.dtype), y }],
-    ],
+    calls: [['linear', { weight, tokens, x: ownFloats(x), bias, compute, y }]],
     result: () => output(x, weight.rows, y),
   }
 }
@@ -130,7 +141,7 @@ export function output<D extends DType>(x: Tensor<D>, features: number, y: Float
 
 /** The forward pass. A training pass hands its activations to `keep` when they are computed. */
 export function forwardCalls<D extends DType>(
-  backend: Kernels['backend'],
+  target: LayerTarget,
   weight: Weight,
   bias: Float32Array | undefined,
   snapshot: Snapshot,
@@ -152,7 +163,9 @@ export function forwardCalls<D extends DType>(
   const xa = new Float32Array(tokens * rank)
   const z = training ? new Float32Array(tokens * rows) : undefined
   const y = new Float32Array(tokens * rows)
-  const compute = computeOf(backend, weight, input.dtype)
+  const compute = training
+    ? computeOf(target.backend, weight, input.dtype)
+    : inferenceCompute(target, weight, input.dtype)
   return {
     calls: [['doraForward', { weight, rank, scale, a, b, tokens, x, gain, bias, mask, xa, z, y, compute }]],
     result() {

@@ -16,7 +16,7 @@ export interface FrozenWeight {
 export const adapterOptions = ['rank', 'alpha', 'rslora', 'dropout', 'initial', 'seed']
 
 /** Keys of LayerOptions. */
-export const layerOptions = ['name', 'normGradient', 'precision', 'backend', 'device', 'seed']
+export const layerOptions = ['name', 'normGradient', 'precision', 'activations', 'backend', 'device', 'seed']
 
 /** The settings, the trainable arrays and the last gain of an adapter. */
 export class LayerAdapter {

@@ -23,6 +23,11 @@ export interface LayerOptions {
   normGradient?: NormGradient
   /** Storage format of the frozen weight. Default: DGX_SPARK_PRECISION, or the format it is given in. */
   precision?: Precision
+  /**
+   * What the rows of x are rounded to before an inference pass multiplies them by the weight: `nvfp4`, for a weight of NVFP4, is for FP4
+   * tensor cores. The path of the adapter and training passes round nothing. Default: f32, nothing is rounded.
+   */
+  activations?: 'f32' | 'nvfp4'
   /** Default: DGX_SPARK_BACKEND, or 'auto'. */
   backend?: BackendName
   /** The GPU to use. Default: the best one. */

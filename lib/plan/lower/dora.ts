@@ -3,6 +3,9 @@
 import { numel } from '../../core/shape.js'
 import { multiply, type Size } from '../../core/size.js'
 import { sparkDomain } from '../../graph/graph.js'
+import { roundedCompute } from '../../kernels/precision-policy.js'
+import type { Compute } from '../../kernels/weight-args.js'
+import type { Weight } from '../../weights/weight.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
 import { computeOf, exactCompute, weightOf } from './matmul.js'
@@ -29,6 +32,12 @@ export function addNorm(ctx: Lowering, w: number, norm: Operand, gain: Operand):
   })
 }
 
+/** The precision of a layer in inference: dropout goes with rows that are not rounded to codes. */
+function adaptedCompute(ctx: Lowering, weight: Pick<Weight, 'format'>): Compute {
+  const rounds = ctx.input(1).weight?.activations === 'nvfp4' && !ctx.has(6)
+  return (rounds && roundedCompute(ctx.target, 'nvfp4', weight.format)) || computeOf(ctx, weight, 'adapter')
+}
+
 /** x, W, A, B, magnitude, bias, dropout mask → y, and for the backward pass xa, z, norm, gain */
 function dora(ctx: Lowering): void {
   const weight = weightOf(ctx, 1)
@@ -49,7 +58,7 @@ function dora(ctx: Lowering): void {
     xa,
     z: ctx.result(2),
     y: ctx.write(),
-    compute: hasGradient ? exactCompute(ctx, [0, 1]) : computeOf(ctx, weight, 'adapter'),
+    compute: hasGradient ? exactCompute(ctx, [0, 1]) : adaptedCompute(ctx, weight),
   })
 }
 

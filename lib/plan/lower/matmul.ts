@@ -6,9 +6,9 @@ import { add, fixSize, multiply, type Size, sameSize } from '../../core/size.js'
 import { int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { Activation, MatrixStrides } from '../../kernels/linear-args.js'
-import { roundsRowsTo } from '../../kernels/precision-policy.js'
+import { roundedCompute } from '../../kernels/precision-policy.js'
 import type { Compute, FloatCompute } from '../../kernels/weight-args.js'
-import { formatInfo, hasIntegerCodes } from '../../weights/formats.js'
+import { formatInfo } from '../../weights/formats.js'
 import { arraysOf, type Weight } from '../../weights/weight.js'
 import type { Lowering } from '../lowering.js'
 import { packStep } from '../pack-weights.js'
@@ -75,11 +75,9 @@ export function computeOf(
 }
 
 /** The same of a linear layer, whose rows may be rounded where its weight says so. */
-function linearCompute(ctx: Lowering, weight: Pick<Weight, 'format'>): Compute {
+function linearCompute(ctx: Lowering, { format }: Pick<Weight, 'format'>): Compute {
   const { activations } = ctx.input(1).weight ?? {}
-  if (!activations || !roundsRowsTo(ctx.target, activations)) return computeOf(ctx, weight)
-  if (activations === 'int8' && hasIntegerCodes(weight.format)) return 'i8'
-  return activations === 'bf16' && weight.format === 'bf16' ? 'bf16' : computeOf(ctx, weight)
+  return (activations && roundedCompute(ctx.target, activations, format)) ?? computeOf(ctx, { format })
 }
 
 /** The precision of a product of these inputs that rounds none of them. */

@@ -1,10 +1,10 @@
 // decoder-engine.ts: a decoder that works on requests: its graph, its cache, and its scheduler.
+import type { ActivationType } from '../../core/activation-types.js'
 import { expectOneOf } from '../../core/checks.js'
 import { elementBytes } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
-import type { RoundedRows } from '../../graph/constant.js'
 import type { Graph } from '../../graph/graph.js'
-import { roundingRows } from '../../graph/weight-constant.js'
+import { roundRows } from '../../graph/rewrites/round-rows.js'
 import { HardwareInfo } from '../../hardware/hardware-info.js'
 import { machineMemory } from '../../hardware/memory.js'
 import { systemRoot } from '../../hardware/system-files.js'
@@ -34,7 +34,7 @@ const bytesPerToken = ({ layers }: DecoderSizes, type: CacheType): number =>
 /** How the graph of a decoder is made. */
 export interface DecoderForm extends Required<CacheSizes> {
   /** What rows are rounded to before they are multiplied by weights. */
-  readonly activations: 'f32' | RoundedRows
+  readonly activations: ActivationType
 }
 
 /** The machine, or the machines, that a decoder runs on. */
@@ -47,14 +47,19 @@ export interface DecoderPlace {
 
 const thisMachine = (options: TextModelOptions): DecoderPlace => ({
   availableBytes: () => availableBytes(options),
-  open: (decoder, form) => DecoderRunner.open(engineGraph(decoder, form), engineOptions(options)),
+  open: (decoder, form) => DecoderRunner.open(cachedGraph(decoder, form), engineOptions(options)),
 })
 
-/** The graph of a decoder as engines run it. @throws SparkError as `decoderGraph` */
+/** @throws SparkError as `decoderGraph` */
+function cachedGraph(decoder: Decoder, cache: Required<CacheSizes>): Graph {
+  const graph = decoder.graph(cache)
+  return cache.cacheType === 'i8' ? withCacheScales(graph) : graph
+}
+
+/** The graph of a decoder as stages run it, with what rows are rounded to at its weights. @throws SparkError as `decoderGraph` */
 export function engineGraph(decoder: Decoder, { activations, ...cache }: DecoderForm): Graph {
-  const plain = decoder.graph(cache)
-  const scaled = cache.cacheType === 'i8' ? withCacheScales(plain) : plain
-  return activations === 'f32' ? scaled : withRoundedRows(scaled, activations)
+  const graph = cachedGraph(decoder, cache)
+  return activations === 'f32' ? graph : roundRows(graph, activations)
 }
 
 /** Bytes of keys and values of a token in a layer, and of their scales. */
@@ -118,14 +123,6 @@ export class DecoderEngine {
     await this.runner.dispose()
   }
 }
-
-/** The graph with products that round rows where their weights are in the formats for it. */
-const withRoundedRows = (graph: Graph, activations: RoundedRows): Graph => ({
-  ...graph,
-  initializers: new Map(
-    [...graph.initializers].map(([name, constant]) => [name, roundingRows(constant, activations)]),
-  ),
-})
 
 /** Bytes that are there for the cache, on the machine and on the GPU that the model runs on. */
 async function availableBytes({ backend, device, memoryLimit }: TextModelOptions): Promise<number> {

@@ -1,8 +1,9 @@
 // decoder-runner.ts: runs batches on the graph of a decoder, whose cache of keys and values stays with the model.
 import type { Graph } from '../../graph/graph.js'
 import type { Tensor } from '../../memory/tensor.js'
-import type { EngineOptions, ModelBackendChoice, ModelStats } from '../../model/engine.js'
+import type { ModelBackendChoice, ModelStats } from '../../model/engine.js'
 import { Model } from '../../model/model.js'
+import type { ModelOptions } from '../../model/model-options.js'
 import type { ModelState } from '../../model/model-state.js'
 import type { StatePairs } from '../../model/state-pairs.js'
 import type { StatefulModel } from '../../model/stateful-model.js'
@@ -53,7 +54,7 @@ export class DecoderRunner implements BatchRunner {
    * Opens a graph of `decoderGraph`.
    * @throws SparkError as `Model.fromGraph`
    */
-  static async open(graph: Graph, options: EngineOptions): Promise<DecoderRunner> {
+  static async open(graph: Graph, options: ModelOptions): Promise<DecoderRunner> {
     const next = graph.outputs.map(({ name }) => name).filter(name => name.startsWith(nextPrefix))
     const states = next.map(output => [output.slice(nextPrefix.length), { output, axis: null }] as const)
     return new DecoderRunner(await Model.fromGraph(graph, options), Object.fromEntries(states))

@@ -324,10 +324,7 @@ export class DoRALinear extends AdaptedLayer {
     const { training = this.#training, adapters } = options
     if (adapters) {
       if (training || this.activations !== 'f32')
-        throw new SparkError(
-          'ERR_ARGUMENT',
-          'options.adapters is for inference only, with activations of f32',
-        )
+        throw new SparkError('ERR_ARGUMENT', 'options.adapters is for inference only, in f32')
       const frozen = this.#unmerged('use options.adapters')
       return mixedForwardCalls(frozen, this.#bias, x, adapters, name => this.#adapters.get(name))
     }

@@ -31,9 +31,14 @@ namespace linear_few_mma_block {
 constexpr int kRows = 16, kTokens = 16, kThreads = 512;
 }
 
+// linear_batch_mma.cu: some rows of the weight by the rows of a batch, in spans along K.
+namespace linear_batch_mma_block {
+constexpr int kCols = 64, kRows = 64, kFewRows = 32, kSpan = 128, kThreads = 256;
+}
+
 // product_epilogue.cu
 namespace product_epilogue_block {
-constexpr int kRows = 64, kCols = 128, kThreads = 256;
+constexpr int kRows = 16, kCols = 128, kThreads = 256;
 }
 
 // matmul_mma.cu: a square tile. Both sides come as f32: a larger one would leave registers for one block

@@ -83,6 +83,12 @@ struct ProductMmaArgs {
   const float* floats = nullptr;   // `a` in f32 instead, for few rows: [rows, depth], see linear_few_mma.cu
 };
 
+// K in stripes of about the same length, whose sums are kept apart. See linear_batch_mma.cu.
+struct Stripes {
+  int64_t count;
+  float* parts;  // [count, rows, cols]; null: the one stripe has its epilogue
+};
+
 // Some choices of one expert, or of none (expert = experts): order[start .. start + rows).
 struct ExpertGroup {
   int32_t expert, start, rows;

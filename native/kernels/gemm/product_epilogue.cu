@@ -1,7 +1,7 @@
-// product_epilogue.cu: the second segment and the epilogue of sums[M,N] that another library made:
-// sums[m, n] + Σ_{r < R} a2[m, r] · b2[n, r], of packed bf16 (or f16: …_half), then Epilogue. One block per
-// 64 x 128 elements; a thread has one column and every second row. Reference:
-// native/backend/cpu/gemm/product.cc
+// product_epilogue.cu: the second segment and the epilogue of parts[P,M,N], which another library or the
+// stripes of linear_batch_mma.cu made: Σ_p parts[p, m, n], in order, + Σ_{r < R} a2[m, r] · b2[n, r], of
+// packed bf16 (or f16: …_half), then Epilogue. One block per 16 x 128 elements; a thread has one column and
+// every second row. Reference: native/backend/cpu/gemm/product.cc
 #include "kernels/gemm/blocks.h"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/pairs.cuh"
@@ -11,7 +11,7 @@ namespace {
 
 using product_epilogue_block::kCols;
 using product_epilogue_block::kRows;
-constexpr int kSide = product_epilogue_block::kThreads / kCols, kSums = 8;  // sums a thread forms at a time
+constexpr int kSide = product_epilogue_block::kThreads / kCols, kSums = kRows / kSide;  // of a thread
 
 template <typename Number>
 __device__ float dot(const Eight& a, const Eight& b, float sum) {
@@ -24,27 +24,32 @@ __device__ float dot(const Eight& a, const Eight& b, float sum) {
 }
 
 template <typename Number>
-__device__ void finish(const ProductMmaArgs& args, const float* sums) {
+__device__ void finish(const ProductMmaArgs& args, const float* parts, int64_t count) {
   const int64_t row_tiles = (args.rows + kRows - 1) / kRows, depth = padded_depth(args.depth2) / 8;
   const int64_t n = blockIdx.x / row_tiles * kCols + threadIdx.x % kCols;
   const int64_t top = blockIdx.x % row_tiles * kRows + threadIdx.x / kCols;
   if (n >= args.cols) return;
-  const auto* b = reinterpret_cast<const Eight*>(args.b2) + n * depth;
-  for (int64_t first = top; first < min(args.rows, top + kRows); first += kSums * kSide) {
-    float values[kSums] = {};
-    for (int64_t r = 0; r < depth; ++r) {
-      const Eight right = b[r];
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) {
-        const int64_t m = min(first + i * kSide, args.rows - 1);
-        values[i] = dot<Number>(reinterpret_cast<const Eight*>(args.a2)[m * depth + r], right, values[i]);
-      }
-    }
+  float sums[kSums] = {}, values[kSums] = {};
+  for (int64_t part = 0; part < count; ++part) {
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
-      const int64_t m = first + i * kSide;
-      if (m < args.rows) store(args.epilogue, m, n, sums[m * args.cols + n] + values[i]);
+      const int64_t m = min(top + i * kSide, args.rows - 1);
+      sums[i] += parts[(part * args.rows + m) * args.cols + n];
     }
+  }
+  const auto* b = reinterpret_cast<const Eight*>(args.b2) + n * depth;
+  for (int64_t r = 0; r < depth; ++r) {
+    const Eight right = b[r];
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      const int64_t m = min(top + i * kSide, args.rows - 1);
+      values[i] = dot<Number>(reinterpret_cast<const Eight*>(args.a2)[m * depth + r], right, values[i]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    const int64_t m = top + i * kSide;
+    if (m < args.rows) store(args.epilogue, m, n, sums[i] + values[i]);
   }
 }
 
@@ -52,10 +57,10 @@ __device__ void finish(const ProductMmaArgs& args, const float* sums) {
 }  // namespace spark
 
 extern "C" __global__ void __launch_bounds__(spark::product_epilogue_block::kThreads)
-    product_epilogue(spark::ProductMmaArgs args, const float* sums) {
-  spark::finish<spark::BF16>(args, sums);
+    product_epilogue(spark::ProductMmaArgs args, const float* parts, int64_t count) {
+  spark::finish<spark::BF16>(args, parts, count);
 }
 extern "C" __global__ void __launch_bounds__(spark::product_epilogue_block::kThreads)
-    product_epilogue_half(spark::ProductMmaArgs args, const float* sums) {
-  spark::finish<spark::F16>(args, sums);
+    product_epilogue_half(spark::ProductMmaArgs args, const float* parts, int64_t count) {
+  spark::finish<spark::F16>(args, parts, count);
 }

@@ -17,6 +17,7 @@ namespace spark::cuda {
 namespace {
 
 constexpr int64_t kFew = linear_few_mma_block::kTokens;
+constexpr int64_t kBatch = 256;  // rows up to which tiles of 128 are too few
 constexpr int64_t kNarrow =
     64;  // columns up to which reading the left operand again for each kFew is cheaper
 constexpr int kPackThreads = 256;
@@ -37,6 +38,29 @@ void launch_few(DType number, const ProductMmaArgs& args) {
          kernel_name(number, args.rows <= 8 ? "8_" : "16_", args.w),
          Grid{args.rows > 0 ? ceil_div(args.cols, linear_few_mma_block::kRows) : 0},
          Threads{few_threads(args.cols)}, 0, args);
+}
+
+// Stripes of K: enough blocks for two waves of a GB10, unless stripes would be short. Not by the rows, whose
+// bits are the same in every batch, nor by the GPU.
+int64_t stripes_of(int64_t cols, int64_t depth) {
+  using namespace linear_batch_mma_block;
+  constexpr int64_t kBlocks = 192, kFewestSpans = 4;
+  const int64_t most = std::max<int64_t>(depth / (kFewestSpans * kSpan), 1);
+  return std::min(ceil_div(kBlocks, std::max<int64_t>(ceil_div(cols, kCols), 1)), most);
+}
+
+void launch_batch(DType number, const ProductMmaArgs& args) {
+  using namespace linear_batch_mma_block;
+  const bool few = args.rows <= kFewRows;
+  const int64_t tiles = ceil_div(args.rows, few ? kFewRows : kRows) * ceil_div(args.cols, kCols);
+  const int64_t stripes = stripes_of(args.cols, args.depth);
+  std::optional<Scratch> memory;
+  if (stripes > 1 || args.depth2 > 0) memory.emplace(stripes * args.rows * args.cols * sizeof(float));
+  float* parts = memory ? memory->as<float>() : nullptr;
+  launch(is_block_format(args.w.dtype) ? "linear_blocks_batch_mma" : "linear_batch_mma",
+         kernel_name(number, few ? "32_" : "64_", args.w), Grid{tiles * stripes}, Threads{kThreads}, 0, args,
+         Stripes{stripes, parts});
+  if (parts) launch_epilogue(number, args, parts, stripes);
 }
 
 // Whether the product is narrow, with a right operand that has to be packed anyway.
@@ -118,6 +142,7 @@ void launch_mma(const ProductArgs& args, bool rows) {
     return changed;
   };
   const auto ours = [&](const Epilogue& to) {
+    if (rows && args.rows <= kBatch) return launch_batch(number, with(to));
     using namespace linear_mma_block;
     launch(is_block_format(args.w.dtype) ? "linear_blocks_mma" : "linear_mma",
            kernel_name(number, rows ? "" : "backward_", args.w),
@@ -157,10 +182,11 @@ bool takes_sums(const ProductMmaArgs& args) {
          !to.residual && !to.copy && to.activation == Activation::kNone;
 }
 
-void launch_epilogue(DType number, const ProductMmaArgs& args, const float* sums) {
+void launch_epilogue(DType number, const ProductMmaArgs& args, const float* parts, int64_t count) {
   using namespace product_epilogue_block;
   launch("product_epilogue", number == DType::kF16 ? "product_epilogue_half" : "product_epilogue",
-         Grid{ceil_div(args.rows, kRows) * ceil_div(args.cols, kCols)}, Threads{kThreads}, 0, args, sums);
+         Grid{ceil_div(args.rows, kRows) * ceil_div(args.cols, kCols)}, Threads{kThreads}, 0, args, parts,
+         count);
 }
 
 void launch_mma_rows(const ProductArgs& args) { launch_mma(args, true); }

@@ -1,5 +1,5 @@
-// product_mma.h: GEMM on tensor cores (native/kernels/gemm/linear_mma.cu, linear_few_mma.cu) with operands in
-// bf16 or f16 and f32 accumulators.
+// product_mma.h: GEMM on tensor cores (native/kernels/gemm/linear_mma.cu, linear_batch_mma.cu,
+// linear_few_mma.cu) with operands in bf16 or f16 and f32 accumulators.
 #pragma once
 
 #include "backend/cuda/runtime/memory.h"
@@ -25,8 +25,9 @@ class Packed {
 // Whether cuBLASLt may store the sums where the epilogue wants them: as they are, row by row, aligned.
 bool takes_sums(const ProductMmaArgs& args);
 
-// Second segment (of `number`) and epilogue, where sums[rows, cols] are what the first segment comes to.
-void launch_epilogue(DType number, const ProductMmaArgs& args, const float* sums);
+// Second segment (of `number`) and epilogue, where the sum of parts[count, rows, cols], in their order, is
+// what the first segment comes to.
+void launch_epilogue(DType number, const ProductMmaArgs& args, const float* parts, int64_t count = 1);
 
 // As launch_rows and launch_columns of product.h.
 void launch_mma_rows(const ProductArgs& args);

@@ -280,6 +280,16 @@ const cuda = [
     rows: { name: 'dora cached', shape: /^T(1|16) /, dtype: /^bf16 in bf16$/ },
   },
   {
+    name: 'batched decode, NVFP4 4096x4096, T=32 and 64',
+    goal: '<= 20 µs',
+    rows: { name: 'linear', shape: /^T(32|64) 4096x4096$/, dtype: /^nvfp4 in bf16$/ },
+  },
+  {
+    name: 'batched decode, FP8 4096x4096, T=32 and 64',
+    goal: '<= 25 µs',
+    rows: { name: 'linear', shape: /^T(32|64) 4096x4096$/, dtype: /^f8_e4m3 in bf16$/ },
+  },
+  {
     name: 'DoRA merge, bf16 4096x4096',
     goal: '<= 35 µs',
     rows: { name: 'dora merge', shape: /^4096x4096 r16$/, dtype: /^bf16$/ },

@@ -20,7 +20,15 @@ import { alignedColumns } from './table.js'
 /** What memory_cases.cc launches: sources of native/kernels and of native/backend/cuda. */
 const families = [
   ...['linear', 'linear_mma', 'linear_batch_mma', 'linear_few_mma', 'linear_blocks', 'linear_blocks_mma'],
-  ...['linear_blocks_batch_mma', 'linear_blocks_few_mma', 'expert_linear', 'gather_rows', 'matmul_mma', 'product_epilogue', 'pack'],
+  ...[
+    'linear_blocks_batch_mma',
+    'linear_blocks_few_mma',
+    'expert_linear',
+    'gather_rows',
+    'matmul_mma',
+    'product_epilogue',
+    'pack',
+  ],
   ...['dora', 'dora_norm', 'attention', 'attention_mma', 'paged_attention', 'conv', 'conv_mma', 'conv_pack'],
   ...['normalization', 'softmax_cross_entropy', 'elementwise', 'move', 'reduction', 'adamw', 'cast'],
 ]

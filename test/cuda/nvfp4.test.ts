@@ -62,7 +62,7 @@ const operands = [
 const own = [...operands, 'linear_fp4_mma 6']
 const cublaslt = [...operands, 'matmul fp4 272 213 704 trans 1 lda 704 ldb 768 ldd 272 workspace 0']
 /** A product without FP4 tensor cores. */
-const fallback = ['amax_f32 10', 'amax_finish 1', 'nvfp4_activation_bf16 21', 'linear_mma_nvfp4 2']
+const fallback = ['amax_f32 10', 'amax_finish 1', 'nvfp4_activation_bf16 21', 'linear_mma_64_nvfp4 6']
 
 t.test('a GPU of compute capability 12.1: our kernel and cuBLASLt', async t => {
   for (const profile of [blackwell, capable('12.0')]) {
@@ -160,7 +160,7 @@ t.test('calls keep their order while the test runs', async t => {
   t.same(value, ['product', 'norm', 'second product', 'second norm'])
   const launched = played.lines('launch').map(line => line.split(' ')[1])
   const last = launched.slice(launched.lastIndexOf('swizzle_scales') + 1)
-  const product = ['amax_f32', 'amax_finish', 'nvfp4_activation_bf16', 'linear_mma_nvfp4']
+  const product = ['amax_f32', 'amax_finish', 'nvfp4_activation_bf16', 'linear_mma_64_nvfp4']
   t.same(last, [...product, 'weight_norm2_nvfp4', ...product, 'weight_norm2_nvfp4'])
 })
 

@@ -43,7 +43,7 @@ const formed = (played: Machine) =>
     .map(line => line.replace(/^launch (\w+) .*/, '$1'))
 
 const six = (changes: object) => Array.from({ length: 6 }, (): [string, object] => ['linear', changes])
-const ours = 'linear_mma_bf16'
+const ours = 'linear_mma_64_bf16'
 const rows = 'matmul 104 130 304 trans 1 lda 304 ldb 320 ldd 104 workspace 0'
 /** Each way to load its kernels, then three times between events. */
 const trial = (own: string, other: string) => [other, own, ...Array(3).fill(own), ...Array(3).fill(other)]

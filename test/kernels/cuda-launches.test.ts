@@ -111,7 +111,15 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
     [`run('doraMerge', '${dtype}')`]: [wideTiles(`dora_merge_${dtype}`)],
     [`run('linear', '${dtype}', { compute: 'bf16' })`]: [
       'pack_rows_bf16 21 256x1',
-      `linear_mma_${dtype} 2 256x1`,
+      `linear_mma_64_${dtype} 6 256x1`,
+    ],
+    [`run('linear', '${dtype}', { compute: 'bf16', tokens: 32 })`]: [
+      'pack_rows_bf16 5 256x1',
+      `linear_mma_32_${dtype} 2 256x1`,
+    ],
+    [`run('linear', '${dtype}', { compute: 'bf16', tokens: 257, x: f32(257 * I), y: f32(257 * O) })`]: [
+      'pack_rows_bf16 41 256x1',
+      `linear_mma_${dtype} 3 256x1`,
     ],
     [`run('linear', '${dtype}', { compute: 'bf16', tokens: 16 })`]: [`linear_mma_16_${dtype} 7 512x1`],
     [`run('linear', '${dtype}', { compute: 'bf16', tokens: 8 })`]: [`linear_mma_8_${dtype} 7 512x1`],
@@ -127,13 +135,14 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
       'linear_mma_8_bf16 9 512x1',
       'pack_rows_bf16 3 256x1',
       'pack_rows_bf16 2 256x1',
-      `linear_mma_${dtype} 2 256x1`,
+      `linear_mma_64_${dtype} 6 256x1`,
+      'product_epilogue 9 256x1',
     ],
   }
   if (dtype === 'f16' || dtype === 'f32') {
     expected[`run('linear', '${dtype}', { compute: 'f16' })`] = [
       'pack_rows_f16 21 256x1',
-      `linear_mma_half_${dtype} 2 256x1`,
+      `linear_mma_half_64_${dtype} 6 256x1`,
     ]
     expected[`run('linear', '${dtype}', { compute: 'f16', tokens: 16 })`] = [
       `linear_mma_half_16_${dtype} 7 512x1`,
@@ -145,6 +154,32 @@ for (const dtype of ['f32', 'f16', 'bf16', 'f8_e4m3', 'nvfp4', 'i8']) {
     t.same(await launches(Object.keys(expected).join('\nawait ')), Object.values(expected).flat())
   })
 }
+
+t.test('stripes of K fill a GPU, by the sizes of the weight alone', async t => {
+  const shapes = [
+    [4096, 4096],
+    [1024, 4096],
+    [14_336, 4096],
+    [4096, 14_336],
+    [4096, 1023],
+    [4096, 1024],
+  ]
+  const script = `Promise.resolve()
+    for (const [rows, cols] of ${JSON.stringify(shapes)}) {
+      const weight = { format: 'f8_e4m3', rows, cols, data: new Uint8Array(rows * cols), rowScale: f32(rows) }
+      for (const tokens of [32, 64, 128, 256]) {
+        const [x, y] = [f32(tokens * cols), f32(tokens * rows)]
+        await addon.runCuda(0, 'linear', { weight, tokens, x, y, compute: 'bf16' })
+      }
+    }`
+  const found = await launches(script)
+  const blocks = (pattern: RegExp) => found.flatMap(line => line.match(pattern)?.[1] ?? [])
+  t.same(blocks(/^linear_mma_32_f8_e4m3 (\d+) 256x1$/), [192, 128, 224, 192, 64, 128])
+  const tall = [192, 384, 768, 128, 256, 512, 224, 448, 896, 192, 384, 768, 64, 128, 256, 128, 256, 512]
+  t.same(blocks(/^linear_mma_64_f8_e4m3 (\d+) 256x1$/), tall)
+  const sums = [64, 128, 256, 512, 16, 32, 64, 128, 64, 128, 256, 512, 64, 128, 256, 512]
+  t.same(blocks(/^product_epilogue (\d+) 256x1$/), sums, 'where there is more than one stripe')
+})
 
 t.test('operations without a weight', async t => {
   t.same(await launches(`run('doraUnmerge', 'f32')`), [wideTiles('dora_unmerge_f32')])

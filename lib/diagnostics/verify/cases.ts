@@ -92,6 +92,7 @@ function allCases(reference: Kernels, sizes: VerifySizes): VerifyCase[] {
       expertCases(weight, sizes),
     ),
     ...productCases(weights[0]!, sizes),
+    ...verifyWeights(reference, { ...sizes, cols: 1040 }).flatMap(batchCases),
     ...integerCases(sizes),
     ...blockCases(sizes),
     ...networkCases(weights, sizes),
@@ -244,6 +245,27 @@ function halfLinearCases(weight: Weight, { tokens, rows, cols }: VerifySizes): V
       return { ...args, dy: values(tokens * rows, 4), dx: f32(tokens * cols), dweight: f32(rows * cols) }
     }),
   ]
+}
+
+/** Products in 16 bits of up to 32, 256 and more rows, the former in stripes of K on a GPU. */
+function batchCases(weight: Weight): VerifyCase[] {
+  const { format, rows, cols } = weight
+  const tolerances = { bf16: bf16Tolerance, f16: halfTolerance }
+  const computes = format === 'f16' || format === 'f32' ? (['bf16', 'f16'] as const) : (['bf16'] as const)
+  return [19, 39, 257].flatMap(tokens =>
+    computes.map(compute => {
+      const [x, bias] = [values(tokens * cols, 3), values(rows, 5)]
+      return verifyCase(
+        'linear',
+        `${format}, ${compute} of ${tokens}x${cols}`,
+        ['y'],
+        tolerances[compute],
+        () => {
+          return { weight, tokens, x, bias, compute, y: f32(tokens * rows) }
+        },
+      )
+    }),
+  )
 }
 
 function trainingCases(sizes: VerifySizes): VerifyCase[] {

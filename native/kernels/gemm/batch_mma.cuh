@@ -113,10 +113,10 @@ template <typename Format, int kRows, typename Number = BF16>
 __device__ void product(const ProductMmaArgs& args, const Stripes& stripes) {
   using Weights = Codes<Format, Number>;
   __shared__ Shared<kRows> shared;
-  const int row_tiles = static_cast<int>((args.rows + kRows - 1) / kRows);
-  const int col_tiles = static_cast<int>((args.cols + kCols - 1) / kCols);
-  const int tile = static_cast<int>(blockIdx.x) / row_tiles, stripe = tile / col_tiles;
-  const int64_t row = int64_t{blockIdx.x} % row_tiles * kRows, col = int64_t{tile} % col_tiles * kCols;
+  const auto row_tiles = static_cast<unsigned>((args.rows + kRows - 1) / kRows);
+  const auto col_tiles = static_cast<unsigned>((args.cols + kCols - 1) / kCols);
+  const unsigned tile = blockIdx.x / row_tiles, stripe = tile / col_tiles;
+  const int64_t row = int64_t{blockIdx.x % row_tiles} * kRows, col = int64_t{tile % col_tiles} * kCols;
   const int64_t spans = (args.depth + kSpan - 1) / kSpan;
   Sums<kRows> sums = {};
   add_spans<Weights, Number, kRows>(shared, args, row, col, static_cast<int>(spans * stripe / stripes.count),

@@ -230,17 +230,18 @@ __device__ void store_tile(int64_t rows, int64_t cols, int64_t row, int64_t col,
   }
 }
 
-// Where tile `block` lies.
+// Where tile `block` lies, of fewer than 2^31: 64-bit divisions leave registers in use across the main loop.
 struct Corner {
   int64_t row, col;
 };
 
 template <int kTile>
-__device__ Corner corner(int64_t block, int64_t rows, int64_t cols) {
-  const int64_t row_tiles = (rows + kTile - 1) / kTile, col_tiles = (cols + kTile - 1) / kTile;
-  const int64_t group = block / (kGroup * col_tiles), in_group = block % (kGroup * col_tiles);
-  const int64_t group_rows = min(int64_t{kGroup}, row_tiles - group * kGroup);
-  return {(group * kGroup + in_group % group_rows) * kTile, in_group / group_rows * kTile};
+__device__ Corner corner(unsigned block, int64_t rows, int64_t cols) {
+  const auto tiles_of = [](int64_t lines) { return static_cast<unsigned>((lines + kTile - 1) / kTile); };
+  const unsigned row_tiles = tiles_of(rows), col_tiles = tiles_of(cols);
+  const unsigned group = block / (kGroup * col_tiles), in_group = block % (kGroup * col_tiles);
+  const unsigned group_rows = min(unsigned{kGroup}, row_tiles - group * kGroup);
+  return {(int64_t{group} * kGroup + in_group % group_rows) * kTile, int64_t{in_group / group_rows} * kTile};
 }
 
 }  // namespace

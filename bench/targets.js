@@ -285,6 +285,12 @@ const cuda = [
     rows: { name: 'linear', shape: /^T(32|64) 4096x4096$/, dtype: /^nvfp4 in bf16$/ },
   },
   {
+    name: 'prefill, NVFP4 by NVFP4 4096x4096, T=8192',
+    goal: '>= 120000 GFLOP/s',
+    rows: { name: 'linear', shape: /^T8192 4096x4096$/, dtype: /^nvfp4 in nvfp4$/ },
+    limit: 'GPUs below compute capability 10.0 multiply the same numbers in bf16',
+  },
+  {
     name: 'batched decode, FP8 4096x4096, T=32 and 64',
     goal: '<= 25 µs',
     rows: { name: 'linear', shape: /^T(32|64) 4096x4096$/, dtype: /^f8_e4m3 in bf16$/ },

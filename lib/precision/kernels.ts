@@ -194,6 +194,13 @@ export function nvfp4TensorScale(amax: number): number {
   return Math.max(Math.fround(amax / 2688), 2 ** -126)
 }
 
+/** The tensor scale of a row of activations with this largest magnitude: a power of two; NaN where that is not finite. */
+export function nvfp4RowScale(amax: number): number {
+  const least = Math.fround(amax / 2688)
+  if (!(least < Number.POSITIVE_INFINITY)) return Number.NaN
+  return least < 2 ** -100 ? 2 ** -100 : bitsFloat((floatBits(least) + 0x7fffff) & 0x7f800000)
+}
+
 function nvfp4BlockScale(amax: number, tensorScale: number): number {
   const scale = Math.fround(amax / Math.fround(6 * tensorScale))
   return e4m3.encode(floatBits(scale === 0 ? 1 : Math.max(scale, 2 ** -9)), e4m3Limit)

@@ -53,8 +53,8 @@ struct WinogradWeightArgs {
 // What products are formed of; sums are f32 always. bf16 rounds x (and the elements of a weight that is not
 // bf16 itself) to bf16, to nearest even, where the machine has instructions for it, and is f32 elsewhere; f16
 // the same to f16, which ends at 65504, for weights of f16 and f32.
-// nvfp4 rounds x to NVFP4 on every machine: recipe modelopt, the tensor scale being that of the largest |x|
-// of all rows, blocks of 16 along K. It is for products with the rows of a weight that is nvfp4 itself.
+// nvfp4 rounds x to NVFP4 on every machine: recipe modelopt, a tensor scale for each row (nvfp4_row_scale),
+// blocks of 16 along K. It is for products with the rows of a weight that is nvfp4 itself.
 // i8 rounds x to signed bytes with a scale for each 32 neighbours of a row (integer_rows.h), for weights in
 // block formats whose codes are integers; the products of 32 codes are summed exactly.
 enum class Compute : uint8_t { kF32, kBF16, kF16, kNVFP4, kI8 };

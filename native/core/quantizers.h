@@ -33,10 +33,13 @@ SPARK_HOST_DEVICE inline float finite_reciprocal(float value) {
   return reciprocal < 0x1.fffffep127f ? reciprocal : 0x1.fffffep127f;
 }
 
-// Tensor scale of a matrix whose largest magnitude is `amax`; not finite where that is not.
-SPARK_HOST_DEVICE inline float nvfp4_tensor_scale(float amax) {
-  const float scale = divide(amax, 2688.0f);
-  return scale < 0x1p-126f ? 0x1p-126f : scale;
+// Tensor scale of a row of activations whose largest magnitude is `amax`: the next power of two from amax /
+// 2688 on, at least 2^-100, so that bf16 holds code · block scale · tensor scale; NaN where amax is not
+// finite.
+SPARK_HOST_DEVICE inline float nvfp4_row_scale(float amax) {
+  const float least = divide(amax, 2688.0f);
+  if (!(least < bits_float(kInfinityBits))) return bits_float(kNaNBits);
+  return least < 0x1p-100f ? 0x1p-100f : bits_float((float_bits(least) + 0x007FFFFF) & kInfinityBits);
 }
 
 // E4M3 scale of a block whose largest magnitude is `amax`: modelopt.

@@ -22,13 +22,13 @@ const capable = (computeCapability: string) => ({
 })
 const blackwell = capable('12.1')
 
-// 130 tokens, 101 out, 304 in.
+// 130 tokens, 101 out, 320 in.
 const head = `
   import { openCudaKernels } from '#lib/kernels/cuda.js'
   const warnings = []
   process.on('warning', ({ name, code, message }) => warnings.push([name, code, message]))
   const attempt = async call => { try { return await call() } catch (error) { return [error.code, error.message] } }
-  const [T, O, I] = [130, 101, 304]
+  const [T, O, I] = [130, 101, 320]
   const f32 = count => new Float32Array(count)
   const weight = { format: 'nvfp4', rows: O, cols: I, data: new Uint8Array(O * I / 2), blockScale: new Uint8Array(O * I / 16), tensorScale: 1 }
   const args = (tokens = T) => ({ weight, tokens, x: f32(tokens * I), y: f32(tokens * O), compute: 'nvfp4' })
@@ -53,16 +53,13 @@ async function products(profile: object, env: object = {}, script = '') {
 }
 
 // Of the test, with 213 tokens, 272 out, 704 in.
-const operands = [
-  'amax_f32 37',
-  'amax_finish 1',
-  'nvfp4_activation_codes 96', // 256 rows of 48 blocks
-  'swizzle_scales 66', // 3 x 11 tiles
-]
-const own = [...operands, 'linear_fp4_mma 6']
-const cublaslt = [...operands, 'matmul fp4 272 213 704 trans 1 lda 704 ldb 768 ldd 272 workspace 0']
+const activation = 'nvfp4_activation_codes 213'
+const own = [activation, 'linear_fp4_mma 6']
+const swizzled = [activation, 'swizzle_scales 44', 'swizzle_scales 66'] // 2 and 3 by 11 tiles
+const matmul = 'matmul fp4 272 213 704 trans 1 lda 704 ldb 768 ldd 272 workspace 0'
+const cublaslt = [...swizzled, matmul, 'product_epilogue 42']
 /** A product without FP4 tensor cores. */
-const fallback = ['amax_f32 10', 'amax_finish 1', 'nvfp4_activation_bf16 21', 'linear_mma_64_nvfp4 6']
+const fallback = ['nvfp4_activation_bf16 130', 'linear_mma_64_nvfp4 6']
 
 t.test('a GPU of compute capability 12.1: our kernel and cuBLASLt', async t => {
   for (const profile of [blackwell, capable('12.0')]) {
@@ -90,7 +87,7 @@ t.test('compute capability 10.0: cuBLASLt alone', async t => {
   t.match(without.warnings, [
     ['DgxSparkWarning', 'SPARK_CUDA', /neither this addon nor cuBLASLt has products/],
   ])
-  t.same(without.lines, [...operands, ...fallback, ...fallback])
+  t.same(without.lines, [...swizzled, ...fallback, ...fallback])
 })
 
 t.test('a GPU without FP4, and switches', async t => {
@@ -100,12 +97,12 @@ t.test('a GPU without FP4, and switches', async t => {
   t.same(off, { warnings: [], lines: [...fallback, ...fallback] })
   const ours = await products(blackwell, { DGX_SPARK_CUBLASLT: '0' })
   t.match(ours.warnings, [['DgxSparkWarning', 'SPARK_CUDA', /^[^:]*: our kernel differs((?!cuBLASLt).)*$/]])
-  t.same(ours.lines, [...own, ...operands, ...fallback, ...fallback])
+  t.same(ours.lines, [...own, ...swizzled, ...fallback, ...fallback])
 })
 
 t.test('few rows need no FP4', async t => {
   const { lines } = await products(blackwell, {}, `await kernels.run('linear', args(7))`)
-  const few = ['amax_f32 1', 'amax_finish 1', 'nvfp4_activation_bf16 2', 'linear_mma_8_nvfp4 7']
+  const few = ['nvfp4_activation_bf16 7', 'linear_mma_8_nvfp4 7']
   t.same(lines, [...own, ...cublaslt, ...few])
 })
 
@@ -113,7 +110,7 @@ t.test('what a way does to the process of its test is a reason, and harms nobody
   const failures: [profile: object, problem: RegExp][] = [
     [
       { 'fail.cuLaunchKernel': 1, 'fail.cuLaunchKernel.times': 1 },
-      /our kernel failed: launching kernel amax_f32 failed/,
+      /our kernel failed: launching kernel nvfp4_activation_codes failed/,
     ],
     [
       { 'kernel.linear_fp4_mma.fault': 715 },
@@ -159,8 +156,8 @@ t.test('calls keep their order while the test runs', async t => {
   const { value } = (await scriptResult(head + script, played.env)) as Answer
   t.same(value, ['product', 'norm', 'second product', 'second norm'])
   const launched = played.lines('launch').map(line => line.split(' ')[1])
-  const last = launched.slice(launched.lastIndexOf('swizzle_scales') + 1)
-  const product = ['amax_f32', 'amax_finish', 'nvfp4_activation_bf16', 'linear_mma_64_nvfp4']
+  const last = launched.slice(launched.lastIndexOf('product_epilogue') + 1)
+  const product = ['nvfp4_activation_bf16', 'linear_mma_64_nvfp4']
   t.same(last, [...product, 'weight_norm2_nvfp4', ...product, 'weight_norm2_nvfp4'])
 })
 
@@ -196,6 +193,38 @@ t.test('a verdict is kept for the driver, the GPU and cuBLASLt', async t => {
   t.equal(warnings.length, 1, 'another driver is tested')
   t.equal(Object.keys(JSON.parse(readFileSync(cacheOf(played.env), 'utf8'))).length, 2)
 })
+
+t.test(
+  'a model with activations in NVFP4 quantizes them and multiplies, in two launches a layer',
+  async t => {
+    const played = machine(fakeDriver, blackwell)
+    await scriptResult(`${head}${product}; await finish()`, played.env)
+    const [key] = Object.keys(JSON.parse(readFileSync(cacheOf(played.env), 'utf8')))
+    writeFileSync(cacheOf(played.env), JSON.stringify({ [key!]: { own: '', cublaslt: null } }))
+    const launchesOf = async (activations: string) => {
+      const script = `
+      import { GraphBuilder, Model, Tensor } from 'dgx-spark'
+      const g = new GraphBuilder()
+      const x = g.input('x', 'f32', [T, I])
+      const first = g.initializer('first', Tensor.random([I, 128], { seed: 1 }))
+      const second = g.initializer('second', Tensor.random([128, O], { seed: 2 }))
+      g.output(g.add('MatMul', [g.add('Relu', [g.add('MatMul', [x, first])]), second]), 'y')
+      const model = await Model.fromGraph(g.build(), { backend: 'cuda', precision: 'nvfp4', activations: '${activations}' })
+      await model.run({ x: f32(T * I) })
+      model.dispose()`
+      const before = played.lines('launch').length
+      await scriptResult(`${head}${script}; await finish()`, played.env)
+      const lines = played.lines('launch').slice(before)
+      return lines
+        .map(line => line.split(' ')[1])
+        .filter(name => !/^(fill|cast|elementwise|unary)/.test(name!))
+    }
+    const layer = ['nvfp4_activation_codes', 'linear_fp4_mma']
+    t.same(await launchesOf('nvfp4'), [...layer, ...layer])
+    const rounded = ['pack_rows_bf16', 'linear_mma_64_nvfp4']
+    t.same(await launchesOf('f32'), [...rounded, ...rounded])
+  },
+)
 
 t.test('a cache that is damaged or cannot be written is done without', async t => {
   const damages = ['', '{', '[]', 'null', '{"a":null,"b":{"own":1}}', '\0'.repeat(100)]
@@ -266,7 +295,7 @@ t.test('workers warn each, and one answer holds for all', async t => {
       import { openCudaKernels } from '\${new URL('dist/kernels/cuda.js', 'file://' + process.cwd() + '/')}'
       const warnings = []
       process.on('warning', ({ message }) => warnings.push(message))
-      const [T, O, I] = [130, 101, 304]
+      const [T, O, I] = [130, 101, 320]
       const weight = { format: 'nvfp4', rows: O, cols: I, data: new Uint8Array(O * I / 2), blockScale: new Uint8Array(O * I / 16), tensorScale: 1 }
       const kernels = await openCudaKernels()
       await kernels.run('linear', { weight, tokens: T, x: new Float32Array(T * I), y: new Float32Array(T * O), compute: 'nvfp4' })

@@ -2,7 +2,7 @@
 import { argumentError, expectInteger, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
-import { nvfp4Block, nvfp4TensorScale, precisionKernels } from '../../precision/kernels.js'
+import { nvfp4Block, nvfp4RowScale, precisionKernels } from '../../precision/kernels.js'
 import { linearFormats } from '../../weights/formats.js'
 import type { KernelArgs, MatrixStrides } from '../kernels.js'
 import { activations } from './activations.js'
@@ -30,19 +30,20 @@ export function addScaled(
   for (let i = 0; i < count; i++) y[start + i]! += factor * x[xStart + i]!
 }
 
-/** x[rows, cols] quantized to NVFP4 with the tensor scale of its largest magnitude, and back. */
+/** x[rows, cols] quantized to NVFP4, each row with a tensor scale of its own, and back. */
 export function roundedToNvfp4(x: Float32Array, rows: number, cols: number): Float32Array {
-  const count = rows * cols
+  const rounded = new Float32Array(rows * cols)
   const amax = new Float32Array(1)
-  precisionKernels.amax({ dtype: 'f32', count, src: x, out: amax })
-  const tensorScale = nvfp4TensorScale(amax[0]!)
-  const packed = new Uint8Array(count / 2)
-  const blockScale = new Uint8Array(count / nvfp4Block)
-  const dst = new Float32Array(count)
-  const matrix = { rows, cols, tensorScale, packed, blockScale }
-  precisionKernels.nvfp4Quantize({ ...matrix, srcDtype: 'f32', src: x })
-  precisionKernels.nvfp4Dequantize({ ...matrix, dst })
-  return dst
+  const packed = new Uint8Array(cols / 2)
+  const blockScale = new Uint8Array(cols / nvfp4Block)
+  for (let at = 0; at < rows * cols; at += cols) {
+    const src = x.subarray(at, at + cols)
+    precisionKernels.amax({ dtype: 'f32', count: cols, src, out: amax })
+    const row = { rows: 1, cols, tensorScale: nvfp4RowScale(amax[0]!), packed, blockScale }
+    precisionKernels.nvfp4Quantize({ ...row, srcDtype: 'f32', src })
+    precisionKernels.nvfp4Dequantize({ ...row, dst: rounded.subarray(at, at + cols) })
+  }
+  return rounded
 }
 
 /** Neighbours of a row that share a scale where it is rounded to bytes. */

@@ -131,8 +131,7 @@ __device__ void product(const ProductMmaArgs& args, const Stripes& stripes) {
   __syncthreads();
   const int64_t n = col + threadIdx.x % kCols;
   if (n >= args.cols) return;
-  const float factor =
-      Weights::row_scale(args.w, n) * (Weights::tensor_scale(args.w) * (args.a_scale ? *args.a_scale : 1.0f));
+  const float factor = Weights::row_scale(args.w, n) * Weights::tensor_scale(args.w);
 #pragma unroll 1
   for (int m = threadIdx.x / kCols; m < min(int64_t{kRows}, args.rows - row); m += kThreads / kCols) {
     float sum = 0;

@@ -104,7 +104,7 @@ __device__ void product(const ProductMmaArgs& args) {
   const int64_t row = int64_t{blockIdx.x} * kRows;
   Sums<kBlocks> sums = {};
   add_segment<Weights, Number, kBlocks>(args.w, {args.a, args.floats, args.rows, args.w.cols}, row, sums);
-  const float tensor_scale = Weights::tensor_scale(args.w) * (args.a_scale ? *args.a_scale : 1.0f);
+  const float tensor_scale = Weights::tensor_scale(args.w);
   for (int block = 0; block < kBlocks; ++block) {
     for (int i = 0; i < 4; ++i) {
       const int64_t at = min(row + lane / 4 + i / 2 * 8, args.cols - 1);

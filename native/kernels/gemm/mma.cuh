@@ -55,7 +55,14 @@ __device__ inline void load_matrices_transposed(uint32_t (&out)[4], const void* 
                : "memory");
 }
 
-// Starts copying 16 bytes from global to shared memory, both aligned; zeros where `inside` is false.
+// Starts copying 4 bytes from global to shared memory, both aligned; zeros where `inside` is false.
+__device__ inline void copy_async_4(void* shared, const void* global, bool inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(shared)), "l"(global),
+               "r"(inside ? 4 : 0)
+               : "memory");
+}
+
+// The same with 16 bytes.
 __device__ inline void copy_async(void* shared, const void* global, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
                "r"(inside ? 16 : 0)

@@ -65,9 +65,8 @@ struct ProductArgs {
   Epilogue epilogue{};
   Compute compute = Compute::kF32;  // bf16, f16: a ProductMmaArgs is made of it
   const uint16_t* packed_a =
-      nullptr;                     // `a` in 16 bits, with the row scales of a weight whose columns are lines
-  const float* a_scale = nullptr;  // [1] that the first segment is multiplied by; packed_a only
-  float* parts = nullptr;          // [chunks of both segments, rows, cols]: sums of each instead; f32 only
+      nullptr;             // `a` in 16 bits, with the row scales of a weight whose columns are lines
+  float* parts = nullptr;  // [chunks of both segments, rows, cols]: sums of each instead; f32 only
 };
 
 // The same with packed lines. Where columns of the weight are the lines, `a` holds its row scales already.
@@ -79,8 +78,7 @@ struct ProductMmaArgs {
   int64_t depth2;
   const uint16_t *a2, *b2;
   Epilogue epilogue;
-  const float* a_scale = nullptr;  // [1] that the first segment is multiplied by; null: 1
-  const float* floats = nullptr;   // `a` in f32 instead, for few rows: [rows, depth], see linear_few_mma.cu
+  const float* floats = nullptr;  // `a` in f32 instead, for few rows: [rows, depth], see linear_few_mma.cu
 };
 
 // K in stripes of about the same length, whose sums are kept apart. See linear_batch_mma.cu.
@@ -101,30 +99,31 @@ struct ExpertGroups {
   int32_t* count;       // [1], of the groups
 };
 
-// x[rows, cols] quantized for a product in NVFP4, its tensor scale coming from amax[0], the largest |x|.
-//   nvfp4_activation_codes  codes[rows, padded_depth(cols / 4)], four E2M1 codes in each element; scales of
-//                           blocks as swizzle_scales orders them; factors = {tensor scale · w_scale, 0}
-//   nvfp4_activation_bf16   codes[rows, padded_depth(cols)] = code · block scale as bf16, which is exact;
-//                           factors as above
+// x[rows, cols] quantized for a product in NVFP4, each row with a tensor scale of its own.
+//   nvfp4_activation_codes  codes[rows, padded_depth(cols / 4)], four E2M1 codes in each element;
+//                           scales[rows, cols / 16]; factors[rows] = tensor scale · w_scale
+//   nvfp4_activation_bf16   codes[rows, padded_depth(cols)] = code · block scale · tensor scale as bf16,
+//   which
+//                           is exact
 struct Nvfp4ActivationArgs {
   const float* x;
   int64_t rows, cols;
-  const float* amax;
   float w_scale;
   uint16_t* codes;
   uint8_t* scales;
   float* factors;
 };
 
-// sums[m, n] = factor[0] · Σ_k a(m, k) · w(n, k) of operands as nvfp4_activation_codes writes them; the codes
-// of w are [cols, depth] without padding. depth counts elements.
+// sums[m, n] = factors[m] · Σ_k a(m, k) · w(n, k) of operands as nvfp4_activation_codes writes them; the
+// codes and scales of w are [cols, depth] and [cols, depth / 16] without padding. depth counts elements, a
+// multiple of 64; the addresses of scales are multiples of 4.
 struct Fp4MmaArgs {
   int64_t rows, cols, depth;
   const uint16_t* a;
   const uint8_t* a_scales;
   const void* w;
   const uint8_t* w_scales;
-  const float* factor;
+  const float* factors;
   Epilogue epilogue;
 };
 

@@ -1,7 +1,7 @@
 // product_epilogue.cu: the second segment and the epilogue of parts[P,M,N], which another library or the
-// stripes of linear_batch_mma.cu made: Σ_p parts[p, m, n], in order, + Σ_{r < R} a2[m, r] · b2[n, r], of
-// packed bf16 (or f16: …_half), then Epilogue. One block per 16 x 128 elements; a thread has one column and
-// every second row. Reference: native/backend/cpu/gemm/product.cc
+// stripes of linear_batch_mma.cu made: factors[m] · Σ_p parts[p, m, n], in order, + Σ_{r < R} a2[m, r] ·
+// b2[n, r], of packed bf16 (or f16: …_half), then Epilogue. One block per 16 x 128 elements; a thread has one
+// column and every second row. Reference: native/backend/cpu/gemm/product.cc
 #include "kernels/gemm/blocks.h"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/pairs.cuh"
@@ -24,7 +24,7 @@ __device__ float dot(const Eight& a, const Eight& b, float sum) {
 }
 
 template <typename Number>
-__device__ void finish(const ProductMmaArgs& args, const float* parts, int64_t count) {
+__device__ void finish(const ProductMmaArgs& args, const float* parts, int64_t count, const float* factors) {
   const int64_t row_tiles = (args.rows + kRows - 1) / kRows, depth = padded_depth(args.depth2) / 8;
   const int64_t n = blockIdx.x / row_tiles * kCols + threadIdx.x % kCols;
   const int64_t top = blockIdx.x % row_tiles * kRows + threadIdx.x / kCols;
@@ -36,6 +36,10 @@ __device__ void finish(const ProductMmaArgs& args, const float* parts, int64_t c
       const int64_t m = min(top + i * kSide, args.rows - 1);
       sums[i] += parts[(part * args.rows + m) * args.cols + n];
     }
+  }
+  if (factors) {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums[i] *= factors[min(top + i * kSide, args.rows - 1)];
   }
   const auto* b = reinterpret_cast<const Eight*>(args.b2) + n * depth;
   for (int64_t r = 0; r < depth; ++r) {
@@ -57,10 +61,11 @@ __device__ void finish(const ProductMmaArgs& args, const float* parts, int64_t c
 }  // namespace spark
 
 extern "C" __global__ void __launch_bounds__(spark::product_epilogue_block::kThreads)
-    product_epilogue(spark::ProductMmaArgs args, const float* parts, int64_t count) {
-  spark::finish<spark::BF16>(args, parts, count);
+    product_epilogue(spark::ProductMmaArgs args, const float* parts, int64_t count, const float* factors) {
+  spark::finish<spark::BF16>(args, parts, count, factors);
 }
 extern "C" __global__ void __launch_bounds__(spark::product_epilogue_block::kThreads)
-    product_epilogue_half(spark::ProductMmaArgs args, const float* parts, int64_t count) {
-  spark::finish<spark::F16>(args, parts, count);
+    product_epilogue_half(spark::ProductMmaArgs args, const float* parts, int64_t count,
+                          const float* factors) {
+  spark::finish<spark::F16>(args, parts, count, factors);
 }

@@ -17,7 +17,7 @@ static_assert(kThreads<kTile> == linear_mma_block::kThreads);
 // Scales of a weight's rows stand outside of its codes.
 template <typename Codes, bool kRows>
 __device__ void scale(const ProductMmaArgs& args, int64_t col, Sums<kTile>& sums) {
-  const float tensor_scale = Codes::tensor_scale(args.w) * (args.a_scale ? *args.a_scale : 1.0f);
+  const float tensor_scale = Codes::tensor_scale(args.w);
   const int64_t first = col + threadIdx.x / 32 / 2 * kWarpCols + threadIdx.x % 4 * 2;
 #pragma unroll
   for (int i = 0; i < kColBlocks * 2; ++i) {

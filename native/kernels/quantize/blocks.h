@@ -16,6 +16,11 @@ namespace fp8_block {
 constexpr int kThreads = 256;
 }
 
+// nvfp4_activation.cu: a row.
+namespace nvfp4_activation_block {
+constexpr int kThreads = 256;
+}
+
 // cast.cu: a thread casts some vectors of kVectorBits, in the wider format; elements count kFewestBits or
 // more.
 namespace cast_block {

@@ -28,13 +28,20 @@ void nvfp4_dequantize(const Nvfp4DequantizeArgs& args) {
 
 std::vector<float> rounded_to_nvfp4(const float* x, int64_t rows, int64_t cols) {
   std::vector<float> rounded(rows * cols);
-  std::vector<uint8_t> packed(rows * cols / 2), block_scale(rows * cols / kNvfp4Block);
-  float largest;
-  amax({DType::kF32, rows * cols, x, &largest});
-  const float tensor_scale = nvfp4_tensor_scale(largest);
-  nvfp4_quantize({DType::kF32, rows, cols, Nvfp4Recipe::kModelopt, tensor_scale, 0, x, packed.data(),
-                  block_scale.data()});
-  nvfp4_dequantize({rows, cols, tensor_scale, packed.data(), block_scale.data(), rounded.data()});
+  const int64_t blocks = cols / kNvfp4Block;
+  const PrecisionKernels& loops = kernels().precision;
+  parallel_for(rows, 1 + kGrain / (1 + blocks), [&](int64_t begin, int64_t end) {
+    std::vector<uint8_t> packed(cols / 2), block_scale(blocks);
+    for (int64_t row = begin; row < end; ++row) {
+      const float* from = x + row * cols;
+      const float scale = nvfp4_row_scale(loops.amax(DType::kF32, from, cols));
+      loops.nvfp4_quantize(
+          {DType::kF32, 1, cols, Nvfp4Recipe::kModelopt, scale, 0, from, packed.data(), block_scale.data()},
+          0, blocks);
+      loops.nvfp4_dequantize({1, cols, scale, packed.data(), block_scale.data(), rounded.data() + row * cols},
+                             0, blocks);
+    }
+  });
   return rounded;
 }
 

@@ -6,7 +6,7 @@
 
 namespace spark::cpu {
 
-// x[rows, cols] quantized to NVFP4 with the tensor scale of its largest magnitude (modelopt), and back.
+// x[rows, cols] quantized to NVFP4 (modelopt), each row with nvfp4_row_scale, and back.
 std::vector<float> rounded_to_nvfp4(const float* x, int64_t rows, int64_t cols);
 
 }  // namespace spark::cpu

@@ -25,11 +25,9 @@ constexpr uint32_t kAlignment = 16;
 constexpr int kReal32F = 0, kReal16F = 2, kReal16BF = 14, kReal4F = 33;  // cudaDataType
 constexpr int kCompute32F = 68;                                          // cublasComputeType_t
 // cublasLtMatmulDescAttributes_t
-constexpr int kPointerMode = 2, kTransposeA = 3, kScalesA = 17, kScalesB = 18, kScaleModeA = 31,
-              kScaleModeB = 32;
+constexpr int kTransposeA = 3, kScalesA = 17, kScalesB = 18, kScaleModeA = 31, kScaleModeB = 32;
 constexpr int kMaxWorkspace = 1, kMinAlignmentA = 5;  // cublasLtMatmulPreferenceAttributes_t
 constexpr int32_t kTransposed = 1;                    // cublasOperation_t
-constexpr int32_t kOnDevice = 1;                      // cublasLtPointerMode_t
 constexpr int32_t kBlocksOf16 = 1;                    // cublasLtMatmulMatrixScale_t: VEC16_UE4M3
 
 using Opaque = struct Opaque_*;
@@ -125,9 +123,8 @@ Plan make_plan(const Api& api, Opaque handle, const BlasProduct& product) {
   ok = ok && (!product.w_rows || set(api, plan.desc, kTransposeA, kTransposed));
   const bool fp4 = product.dtype == DType::kNVFP4;
   if (fp4) {
-    ok = ok && set(api, plan.desc, kPointerMode, kOnDevice) &&
-         set(api, plan.desc, kScaleModeA, kBlocksOf16) && set(api, plan.desc, kScaleModeB, kBlocksOf16) &&
-         set_scales(api, plan.desc, product);
+    ok = ok && set(api, plan.desc, kScaleModeA, kBlocksOf16) &&
+         set(api, plan.desc, kScaleModeB, kBlocksOf16) && set_scales(api, plan.desc, product);
   }
   const int type = fp4 ? kReal4F : product.dtype == DType::kF16 ? kReal16F : kReal16BF;
   ok = ok && api.layout_create(&plan.w, type, product.w_rows ? product.depth : product.cols,
@@ -202,10 +199,9 @@ bool cublaslt_product(const BlasProduct& product) {
   if (!plan->second.usable) return false;
   const auto& [_, desc, w, a, out, best] = plan->second;
   const Scratch workspace(best.workspace);
-  const float plain[] = {1, 0};
-  const float* factors = product.factors ? product.factors : plain;
-  if (product.factors && !set_scales(api, desc, product)) return false;
-  const int status = api.matmul(found->second.handle, desc, factors, product.w, w, product.a, a, factors + 1,
+  const float alpha = 1, beta = 0;
+  if (product.dtype == DType::kNVFP4 && !set_scales(api, desc, product)) return false;
+  const int status = api.matmul(found->second.handle, desc, &alpha, product.w, w, product.a, a, &beta,
                                 product.out, out, product.out, out, &best.algorithm, workspace.as<void>(),
                                 best.workspace, device.stream().handle());
   if (status != 0) plan->second.usable = false;

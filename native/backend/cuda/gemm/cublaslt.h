@@ -34,10 +34,9 @@ struct BlasProduct {
   int64_t w_stride;
   bool w_rows;
   float* out;  // [rows, cols]
-  // nvfp4 only: block scales in the order of swizzle_scales; a factor of the sums, and 0, on the device.
+  // nvfp4 only: block scales in the order of swizzle_scales.
   const uint8_t* a_scales = nullptr;
   const uint8_t* w_scales = nullptr;
-  const float* factors = nullptr;
 };
 
 // Opens the library and makes a handle for the device, which must be current, unless it has one. Takes long;

@@ -27,9 +27,13 @@ constexpr int64_t kTokens = 213, kRows = 272, kCols = 704, kBlocks = kCols / kNv
 class Problem {
  public:
   Problem() : x(kTokens * kCols), y(kTokens * kRows), data(kRows * kCols / 2), block_scale(kRows * kBlocks) {
-    for (int64_t block = 0; block < kTokens * kBlocks; ++block) fill(&x[block * kNvfp4Block], drawn_scale());
+    for (int64_t block = 0; block < kTokens * kBlocks; ++block) {
+      const int row = static_cast<int>(block / kBlocks);
+      fill(&x[block * kNvfp4Block],
+           std::ldexp(drawn_scale(), row % 3));  // a row scale in the place of another
+    }
     constexpr int64_t kLargest = 150 * kBlocks + 40;  // in the second tile of rows, the last along K
-    fill(&x[kLargest * kNvfp4Block], 448);            // the largest scale there is makes the tensor scale
+    fill(&x[kLargest * kNvfp4Block], 448);            // the largest scale there is
     for (uint8_t& pair : data) pair = static_cast<uint8_t>(next());
     for (uint8_t& scale : block_scale) scale = static_cast<uint8_t>(0x38 + next() % 3 * 8);  // 1, 2 or 4
     LinearArgs args{};

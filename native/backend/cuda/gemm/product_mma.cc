@@ -124,7 +124,7 @@ void launch_mma(const ProductArgs& args, bool rows) {
   if (rows && args.rows <= kFew && reads_floats(args) && !is_narrow(args)) {
     const Packed a2(number, args.a2, args.rows, args.depth2), b2(number, args.b2, args.cols, args.depth2);
     return launch_few(number, {args.rows, args.cols, args.depth, nullptr, args.w, args.depth2, a2.data(),
-                               b2.data(), args.epilogue, args.a_scale, args.a.data});
+                               b2.data(), args.epilogue, args.a.data});
   }
   const bool row_scaled = args.w.dtype == DType::kF8E4M3 || args.w.dtype == DType::kI8;
   std::optional<Packed> own;
@@ -133,8 +133,8 @@ void launch_mma(const ProductArgs& args, bool rows) {
   const uint16_t* a = own ? own->data() : args.packed_a;
   if (is_narrow(args)) return launch_narrow(args, a, rows);
   const Packed a2(number, args.a2, args.rows, args.depth2), b2(number, args.b2, args.cols, args.depth2);
-  const ProductMmaArgs mma{args.rows, args.cols, args.depth,    a,           args.w, args.depth2,
-                           a2.data(), b2.data(), args.epilogue, args.a_scale};
+  const ProductMmaArgs mma{args.rows, args.cols, args.depth,   a, args.w, args.depth2,
+                           a2.data(), b2.data(), args.epilogue};
   if (rows && args.rows <= kFew) return launch_few(number, mma);
   const auto with = [&](const Epilogue& to) {
     ProductMmaArgs changed = mma;
@@ -182,11 +182,12 @@ bool takes_sums(const ProductMmaArgs& args) {
          !to.residual && !to.copy && to.activation == Activation::kNone;
 }
 
-void launch_epilogue(DType number, const ProductMmaArgs& args, const float* parts, int64_t count) {
+void launch_epilogue(DType number, const ProductMmaArgs& args, const float* parts, int64_t count,
+                     const float* factors) {
   using namespace product_epilogue_block;
   launch("product_epilogue", number == DType::kF16 ? "product_epilogue_half" : "product_epilogue",
          Grid{ceil_div(args.rows, kRows) * ceil_div(args.cols, kCols)}, Threads{kThreads}, 0, args, parts,
-         count);
+         count, factors);
 }
 
 void launch_mma_rows(const ProductArgs& args) { launch_mma(args, true); }

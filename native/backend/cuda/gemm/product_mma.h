@@ -26,8 +26,9 @@ class Packed {
 bool takes_sums(const ProductMmaArgs& args);
 
 // Second segment (of `number`) and epilogue, where the sum of parts[count, rows, cols], in their order, is
-// what the first segment comes to.
-void launch_epilogue(DType number, const ProductMmaArgs& args, const float* parts, int64_t count = 1);
+// what the first segment comes to, but for factors[rows], which may be null.
+void launch_epilogue(DType number, const ProductMmaArgs& args, const float* parts, int64_t count = 1,
+                     const float* factors = nullptr);
 
 // As launch_rows and launch_columns of product.h.
 void launch_mma_rows(const ProductArgs& args);

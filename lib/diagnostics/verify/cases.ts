@@ -93,6 +93,7 @@ function allCases(reference: Kernels, sizes: VerifySizes): VerifyCase[] {
     ),
     ...productCases(weights[0]!, sizes),
     ...verifyWeights(reference, { ...sizes, cols: 1040 }).flatMap(batchCases),
+    ...verifyWeights(reference, { ...sizes, rows: 133, cols: 320 }).flatMap(nvfp4LinearCases),
     ...integerCases(sizes),
     ...blockCases(sizes),
     ...networkCases(weights, sizes),
@@ -208,7 +209,7 @@ function linearCases(weight: Weight, sizes: VerifySizes): VerifyCase[] {
     verifyCase('linear', `${weight.format}, bf16`, ['y'], bf16Tolerance, () => {
       return { ...forward, compute, y: f32(tokens * rows) }
     }),
-    ...nvfp4LinearCases(weight, sizes),
+    ...nvfp4LinearCases(weight),
     ...halfLinearCases(weight, sizes),
     verifyCase('linearBackward', weight.format, gradients, tolerance, () => {
       return { weight, tokens, x, dy, ...backward() }
@@ -220,13 +221,14 @@ function linearCases(weight: Weight, sizes: VerifySizes): VerifyCase[] {
   ]
 }
 
-/** Products of activations that are rounded to NVFP4; more than 16 rows go to FP4 tensor cores. */
-function nvfp4LinearCases(weight: Weight, { tokens, rows, cols }: VerifySizes): VerifyCase[] {
-  if (weight.format !== 'nvfp4') return []
+/** Products of activations that are rounded to NVFP4; more than 16 rows of a multiple of 64 go to FP4 tensor cores. */
+function nvfp4LinearCases(weight: Weight): VerifyCase[] {
+  const { format, rows, cols } = weight
+  if (format !== 'nvfp4') return []
   const compute = 'nvfp4'
-  return [tokens, tokens + 17].map(tokens => {
+  return [5, 22, 150].map(tokens => {
     const forward = { weight, tokens, x: values(tokens * cols, 3), bias: values(rows, 5) }
-    return verifyCase('linear', `nvfp4, nvfp4 of ${tokens}`, ['y'], nvfp4Tolerance, () => {
+    return verifyCase('linear', `nvfp4, nvfp4 of ${tokens}x${cols}`, ['y'], nvfp4Tolerance, () => {
       return { ...forward, compute, y: f32(tokens * rows) }
     })
   })

@@ -1,5 +1,6 @@
 // paged-args.ts: arguments of attention over blocks of keys and values. Contract: native/backend/paged_args.h.
 import type { TypedArrayOf } from '../core/dtype.js'
+import type { FloatCompute } from './weight-args.js'
 
 /** Element types of keys and values in blocks. */
 export const pagedCacheTypes = ['f32', 'f16', 'bf16', 'f8_e4m3', 'i8'] as const
@@ -76,6 +77,8 @@ export interface PagedAttentionArgs {
   valueScales?: Float32Array | undefined
   /** Output, [N, H · D]; 0 in rows of padding. */
   y: Float32Array
+  /** A GPU rounds its operands to bf16 or f16 where a call has many rows; other backends compute in f32. Default: f32. */
+  compute?: FloatCompute | undefined
 }
 
 /** Arguments of attention over blocks. */

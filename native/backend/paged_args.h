@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "backend/weight.h"
 #include "core/dtype.h"
 #include "core/float_formats.h"
 
@@ -30,7 +31,9 @@ struct PagedAttentionShape {
 // The caches hold f32, f16, bf16, f8_e4m3 (saturated at ±448) or i8, which has a scale for each token and
 // head: max |x| / 127. Rows are rounded when they are written, so a row sees itself rounded, too. Elements of
 // starts, past, block and slots that lead out of their arrays are ERR_ARGUMENT; on CUDA such rows are NaN and
-// write nothing.
+// write nothing. `compute` of kBF16 or kF16 lets CUDA round queries, keys, values and their weights to it,
+// and take sums in another order, where a call has many rows: a row's result then depends on its sequence
+// alone, and the way is chosen by the numbers of rows and sequences.
 struct PagedAttentionArgs {
   PagedAttentionShape shape;
   float scale, softcap, epsilon;
@@ -48,6 +51,7 @@ struct PagedAttentionArgs {
   void *key_cache, *value_cache;     // [blocks, block_size, K, D], updated
   float *key_scales, *value_scales;  // [blocks, block_size, K], updated; null unless i8
   float* y;                          // [N, H·D]
+  Compute compute;
 };
 
 constexpr int64_t kPagedChunk = 256;

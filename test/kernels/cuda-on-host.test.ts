@@ -90,8 +90,17 @@ check(
 
 check(
   'convolutions, attention and normalizations',
-  ['networks.cc', 'conv_mma.cc', 'attention_mma.cc', 'paged.cc'],
-  ['conv', 'normalization', 'attention', 'conv_pack', 'conv_mma', 'attention_mma', 'paged_attention'],
+  ['networks.cc', 'conv_mma.cc', 'attention_mma.cc', 'paged.cc', 'paged_mma.cc'],
+  [
+    'conv',
+    'normalization',
+    'attention',
+    'conv_pack',
+    'conv_mma',
+    'attention_mma',
+    'paged_attention',
+    'paged_attention_mma',
+  ],
   ['conv/conv', 'ops/normalization', 'attention/attention', 'attention/paged_attention'],
 )
 

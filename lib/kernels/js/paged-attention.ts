@@ -4,6 +4,7 @@ import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
 import type { KernelArgs } from '../kernels.js'
 import { pagedCacheTypes } from '../paged-args.js'
+import { expectProductCompute } from './compute.js'
 import { floatReader, floatWriter } from './elements.js'
 import { expectFits } from './operands.js'
 import { elements, type KernelRows, optional } from './row.js'
@@ -178,7 +179,8 @@ export const pagedAttentionRows: KernelRows<'pagedAttention'> = {
   pagedAttention: {
     kernel: pagedAttention,
     sizes: ['tokens', 'sequences', 'heads', 'kvHeads', 'depth', 'rotary', 'blocks', 'blockSize', 'table'],
-    check({ heads, kvHeads, depth, rotary, blockSize, scale, cacheDtype = 'f32' }) {
+    check({ heads, kvHeads, depth, rotary, blockSize, scale, cacheDtype = 'f32', compute }) {
+      expectProductCompute(compute)
       expectOneOf('cacheDtype', cacheDtype, pagedCacheTypes)
       expectInteger('kvHeads', kvHeads, 1)
       expectInteger('depth', depth, 1)

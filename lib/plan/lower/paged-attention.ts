@@ -61,6 +61,7 @@ function pagedAttention(ctx: Lowering): void {
     keyScales: isInt8 ? ctx.inPlace(at.keyScales, 3) : undefined,
     valueScales: isInt8 ? ctx.inPlace(at.valueScales, 4) : undefined,
     y: y.write(),
+    compute: ctx.computeOf({ kind: 'values', operands: [] }),
   })
   ctx.give({ dtype: 'f32', shape: ctx.output().shape, buffer: y })
 }

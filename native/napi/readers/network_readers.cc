@@ -252,6 +252,7 @@ PagedAttentionArgs read_paged_attention(Arguments& in) {
     args.value_scales = in.update<float>("valueScales", heads_cached);
   }
   args.y = in.output<float>("y", elements(tokens, heads, depth));
+  args.compute = in.choice<Compute>("compute", {"f32", "bf16", "f16"});
   return args;
 }
 

@@ -17,6 +17,7 @@ using attention_block::kThreads;
 
 constexpr int kHeadThreads = 128;                  // elements of most heads
 constexpr int64_t kFewTokens = 64;                 // up to so many rows blocks share out positions, too
+constexpr int64_t kMmaRowsOfSequence = 16;         // on average, from which on tensor cores take rows
 constexpr int64_t kPartBytes = int64_t{64} << 20;  // that the chunks of all rows may take
 
 // A block reads keys for all heads of a group, unless processors would be left without work: then blocks of
@@ -34,6 +35,29 @@ PagedTiles tiles_for(const PagedAttentionShape& shape) {
   return {1, heads, ceil_div(group, heads), fits ? chunks : 0};
 }
 
+// Whether tensor cores take the rows. Tiles whose rows are of many sequences would meet the keys of one after
+// the other.
+bool takes_mma(const PagedAttentionArgs& args) {
+  if (args.compute != Compute::kBF16 && args.compute != Compute::kF16) return false;
+  const PagedAttentionShape& shape = args.shape;
+  const DType number = args.compute == Compute::kF16 ? DType::kF16 : DType::kBF16, cache = args.cache_dtype;
+  return (cache == number || cache == DType::kF8E4M3 || cache == DType::kI8) &&
+         shape.depth <= attention_mma_block::kMaxDepth && shape.tokens > kFewTokens &&
+         shape.tokens >= kMmaRowsOfSequence * shape.sequences;
+}
+
+void launch_mma(const PagedAttentionArgs& args, const float* queries) {
+  const PagedAttentionShape& shape = args.shape;
+  const int64_t group = shape.heads / shape.kv_heads,
+                heads = std::min<int64_t>(group, attention_mma_block::kRows);
+  const PagedTiles tiles{attention_mma_block::kRows / heads, heads, ceil_div(group, heads), 0};
+  launch("paged_attention_mma",
+         message("paged_attention_mma_", args.compute == Compute::kF16 ? "f16_" : "bf16_",
+                 dtype_name(args.cache_dtype), shape.depth <= 64 ? "_64" : "_128"),
+         Grid{ceil_div(shape.tokens, tiles.tokens) * shape.kv_heads * tiles.of_group},
+         Threads{attention_mma_block::kThreads}, 0, args, tiles, queries);
+}
+
 }  // namespace
 
 void paged_attention(const PagedAttentionArgs& args) {
@@ -41,12 +65,13 @@ void paged_attention(const PagedAttentionArgs& args) {
   if (shape.tokens == 0 || shape.heads == 0) return;
   const char* type = dtype_name(args.cache_dtype);
   const int64_t rows = shape.tokens * shape.heads;
-  const PagedTiles tiles = tiles_for(shape);
   const Scratch queries(rows * shape.depth * sizeof(float));
-  const Scratch parts(rows * tiles.chunks * (shape.depth + kPagedPartHead) * sizeof(float));
   launch("paged_attention", message("paged_prepare_", type),
          Grid{shape.tokens * (shape.heads + shape.kv_heads)}, Threads{kHeadThreads}, 0, args,
          queries.as<float>());
+  if (takes_mma(args)) return launch_mma(args, queries.as<const float>());
+  const PagedTiles tiles = tiles_for(shape);
+  const Scratch parts(rows * tiles.chunks * (shape.depth + kPagedPartHead) * sizeof(float));
   const int64_t count = ceil_div(shape.tokens, tiles.tokens) * shape.kv_heads * tiles.of_group;
   launch("paged_attention", message("paged_attention_", type),
          Grid{count * std::max<int64_t>(tiles.chunks, 1)}, Threads{kThreads}, 0, args, tiles,

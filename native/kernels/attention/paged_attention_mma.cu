@@ -1,0 +1,212 @@
+// paged_attention_mma.cu: paged_attention of paged_attention.cu for many rows, on tensor cores: queries,
+// keys, values and the weights of the values are rounded to bf16, or to f16 in …_mma_f16_…; sums and the
+// softmax are f32. …_64 and …_128 take heads of up to so many elements. A block has up to 64 rows, 16 for
+// each of its warps: rows of the call that follow each other, each with the heads of queries that share a
+// head of keys. It meets 64 positions at a time, counted from 0: keys are on their way while values are
+// multiplied, and values while keys are. A row's result depends on its own sequence alone; it may be NaN
+// where one of the 63 positions behind it is not finite. Reference:
+// native/backend/cpu/attention/paged_attention.cc
+#include "kernels/attention/paged.cuh"
+#include "kernels/attention/paged_args.h"
+#include "kernels/attention/paged_sums.cuh"
+#include "kernels/attention/tile_mma.cuh"
+
+namespace spark {
+namespace {
+
+struct TileRow {
+  int64_t index;            // n · heads + head; negative where there is no such row
+  int64_t begin, end;       // positions that it sees
+  int64_t sequence, token;  // negative where it takes part in nothing
+  __device__ int begin_at(int64_t first) const { return at(begin - first); }
+  __device__ int end_at(int64_t first) const { return at(end - first); }
+  __device__ static int at(int64_t offset) {
+    return static_cast<int>(max(int64_t{0}, min(int64_t{kTile}, offset)));
+  }
+};
+
+template <int kDepth>
+struct alignas(16) Shared {
+  uint16_t keys[kTile * kDepth], values[kTile * kDepth];
+  int64_t heads[2][kTile];  // rows of the caches, of the positions of two tiles; negative where there is none
+  TileRow rows[kTile];
+};
+
+// Elements of the heads of a tile, as Number, with zeros up to kDepth. Heads that the tables do not tell are
+// NaN or, as values, zeros, since NaN times a weight of 0 is NaN.
+template <typename Number, typename Format, int kDepth>
+__device__ void load_heads(uint16_t* tile, const void* cache, const float* scales, int64_t depth,
+                           const int64_t (&heads)[kTile], float unknown) {
+  constexpr int kRuns = kDepth / 16;
+  const bool copied =
+      std::is_same_v<Number, Format> && depth % 8 == 0 && reinterpret_cast<uintptr_t>(cache) % 16 == 0;
+  for (int at = threadIdx.x; at < kTile * kRuns; at += kThreads) {
+    const int row = at / kRuns, first = at % kRuns * 16;
+    uint16_t* to[2];
+    for (int i = 0; i < 2; ++i) to[i] = tile + tile_offset<kDepth>(row, first / 8 + i);
+    if (copied && heads[row] >= 0) {
+      const auto* from = static_cast<const uint16_t*>(cache) + heads[row] * depth + first;
+      for (int i = 0; i < 2; ++i) {
+        const bool inside = first + i * 8 < depth;
+        copy_async(to[i], inside ? from + i * 8 : cache, inside);
+      }
+      continue;
+    }
+    float values[16] = {};
+    const CachedHead<Format> head(cache, scales, depth, heads[row]);
+    if (head) {
+      head.template each<16>(first, [&](int d, float element) { values[d] = element; });
+    } else {
+      for (float& value : values) value = unknown;
+    }
+    for (int i = 0; i < 2; ++i) {
+      Eight eight;
+      for (int j = 0; j < 4; ++j)
+        eight.pairs[j] = round_pair<Number>(values[i * 8 + j * 2], values[i * 8 + j * 2 + 1]);
+      *reinterpret_cast<Eight*>(to[i]) = eight;
+    }
+  }
+}
+
+template <typename Number, typename Format, int kDepth>
+struct MmaTile {
+  const PagedAttentionArgs& args;
+  const PagedTiles& tiles;
+  const float* queries;
+  Shared<kDepth>& shared;
+  int64_t kv_head = 0;
+  uint32_t q[kDepth / 16][4];
+  float sums[kDepth / 8][4];
+
+  __device__ void run(int64_t tile) {
+    find_rows(tile);
+    const int depth = static_cast<int>(args.shape.depth);
+    load_rows<Number, kDepth>(shared.keys, depth, [&](int row) {
+      const TileRow& at = shared.rows[row];
+      return at.sequence < 0 ? nullptr : queries + at.index * depth;
+    });
+    __syncthreads();
+    load_queries<kDepth>(q, shared.keys, threadIdx.x / 32 * 16, (depth + 15) / 16);
+    for (int first = 0, last; first < kTile; first = last) {
+      const int64_t sequence = shared.rows[first].sequence;
+      for (last = first + 1; last < kTile && shared.rows[last].sequence == sequence;) ++last;
+      if (sequence >= 0) attend(sequence, first, last);
+    }
+    for (int i = 0; i < 2; ++i) {
+      const TileRow& row = own(i);
+      if (row.index < 0 || row.sequence >= 0) continue;
+      float* y = args.y + row.index * args.shape.depth;
+      for (int64_t e = threadIdx.x % 4; e < args.shape.depth; e += 4) y[e] = idle(row.token);
+    }
+  }
+
+  // The lane's two rows.
+  __device__ int own_at(int i) const { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i * 8; }
+  __device__ const TileRow& own(int i) const { return shared.rows[own_at(i)]; }
+
+  __device__ void find_rows(int64_t tile) {
+    const int64_t group = args.shape.heads / args.shape.kv_heads;
+    const int64_t first_head = tile % tiles.of_group * tiles.heads, rest = tile / tiles.of_group;
+    kv_head = rest % args.shape.kv_heads;
+    if (threadIdx.x < kTile) {
+      const int64_t n = rest / args.shape.kv_heads * tiles.tokens + threadIdx.x / tiles.heads;
+      const int64_t head = first_head + threadIdx.x % tiles.heads;
+      TileRow& row = shared.rows[threadIdx.x];
+      row = {-1, 0, 0, kPadding, kPadding};
+      if (threadIdx.x < tiles.tokens * tiles.heads && n < args.shape.tokens && head < group) {
+        const PagedRow at = paged_row(args, n);
+        row = {n * args.shape.heads + kv_head * group + head, first_seen(args, at.position), at.position + 1,
+               at.token < 0 ? kPadding : at.sequence, at.token};
+      }
+    }
+    __syncthreads();
+  }
+
+  // Rows of the caches of the positions [first, first + kTile), those of them that any of the rows sees.
+  __device__ void find_heads(int64_t sequence, int64_t first, int64_t begin, int64_t end,
+                             int64_t (&heads)[kTile]) {
+    if (threadIdx.x >= kTile) return;
+    const int64_t position = first + threadIdx.x;
+    const int64_t token = position >= begin && position < end ? token_at(args, sequence, position) : kBroken;
+    heads[threadIdx.x] = token < 0 ? kBroken : token * args.shape.kv_heads + kv_head;
+  }
+
+  __device__ void load_keys(const int64_t (&heads)[kTile]) {
+    load_heads<Number, Format, kDepth>(shared.keys, args.key_cache, args.key_scales, args.shape.depth, heads,
+                                       NAN);
+    copy_commit();
+  }
+  __device__ void load_values(const int64_t (&heads)[kTile]) {
+    load_heads<Number, Format, kDepth>(shared.values, args.value_cache, args.value_scales, args.shape.depth,
+                                       heads, 0);
+    copy_commit();
+  }
+
+  // y of rows [first_row, last_row), which are those of a sequence, in the order of their positions.
+  __device__ void attend(int64_t sequence, int first_row, int last_row) {
+    const int64_t begin = shared.rows[first_row].begin, end = shared.rows[last_row - 1].end;
+    const int steps = static_cast<int>((args.shape.depth + 15) / 16);
+    RowSums rows;
+#pragma unroll
+    for (int i = 0; i < kDepth / 2; ++i) sums[i / 4][i % 4] = 0;
+    int64_t first = begin / kTile * kTile;
+    int side = 0;
+    __syncthreads();  // queries and keys of the last sequence have been used
+    find_heads(sequence, first, begin, end, shared.heads[side]);
+    __syncthreads();
+    load_keys(shared.heads[side]);
+    for (; first < end; first += kTile, side ^= 1) {
+      load_values(shared.heads[side]);
+      find_heads(sequence, first + kTile, begin, end, shared.heads[side ^ 1]);
+      copy_wait<1>();
+      __syncthreads();  // the keys are there
+      float scores[kKeyBlocks][4] = {};
+      multiply_keys<Number, kDepth>(q, shared.keys, steps, scores);
+      __syncthreads();  // they have been used
+      if (first + kTile < end) {
+        load_keys(shared.heads[side ^ 1]);
+      } else {
+        copy_commit();
+      }
+      scale_scores(scores, args.scale, args.softcap);
+      for (int i = 0; i < 2; ++i) {
+        const int seen_from = own(i).begin_at(first), seen_to = own(i).end_at(first);
+        if (seen_from > 0 || seen_to < kTile) hide_keys(scores, i, seen_from, seen_to);
+      }
+      weigh(scores, rows, sums);
+      copy_wait<1>();
+      __syncthreads();  // the values are there
+      multiply_values<Number, kDepth>(scores, shared.values, steps, sums);
+      __syncthreads();  // they have been used
+    }
+    for (int i = 0; i < 2; ++i) {
+      const float total = row_sum(rows.total[i]);
+      if (own_at(i) < first_row || own_at(i) >= last_row) continue;
+      const int64_t index = own(i).index;
+      const float factor = last_factor(args, {rows.largest[i] * kLn2, total}, index % args.shape.heads);
+      store_row<kDepth>(args.y + index * args.shape.depth, args.shape.depth, sums, i, factor);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace spark
+
+// Tiles of late rows, which see most, begin first.
+#define SPARK_PAGED_MMA(number, Number, format, Format, depth, blocks)                                    \
+  extern "C" __global__ void __launch_bounds__(spark::attention_mma_block::kThreads, blocks)              \
+      paged_attention_mma_##number##_##format##_##depth(spark::PagedAttentionArgs args,                   \
+                                                        spark::PagedTiles tiles, const float* queries) {  \
+    __shared__ spark::Shared<depth> shared;                                                               \
+    spark::MmaTile<spark::Number, spark::Format, depth>{args, tiles, queries, shared}.run(gridDim.x - 1 - \
+                                                                                          blockIdx.x);    \
+  }
+#define SPARK_PAGED_MMA_DEPTHS(number, Number, format, Format) \
+  SPARK_PAGED_MMA(number, Number, format, Format, 64, 3)       \
+  SPARK_PAGED_MMA(number, Number, format, Format, 128, 2)
+SPARK_PAGED_MMA_DEPTHS(bf16, BF16, bf16, BF16)
+SPARK_PAGED_MMA_DEPTHS(bf16, BF16, f8_e4m3, E4M3)
+SPARK_PAGED_MMA_DEPTHS(bf16, BF16, i8, Int8)
+SPARK_PAGED_MMA_DEPTHS(f16, F16, f16, F16)
+SPARK_PAGED_MMA_DEPTHS(f16, F16, f8_e4m3, E4M3)
+SPARK_PAGED_MMA_DEPTHS(f16, F16, i8, Int8)

@@ -29,7 +29,17 @@ const families = [
     'product_epilogue',
     'pack',
   ],
-  ...['dora', 'dora_norm', 'attention', 'attention_mma', 'paged_attention', 'conv', 'conv_mma', 'conv_pack'],
+  ...[
+    'dora',
+    'dora_norm',
+    'attention',
+    'attention_mma',
+    'paged_attention',
+    'paged_attention_mma',
+    'conv',
+    'conv_mma',
+    'conv_pack',
+  ],
   ...['normalization', 'softmax_cross_entropy', 'elementwise', 'move', 'reduction', 'adamw', 'cast'],
 ]
 const launchers = [

@@ -37,6 +37,15 @@ export function pagedCases(sizes: VerifySizes): VerifyCase[] {
         return { ...args, ...emptyCaches(args, dtype), past: new Int32Array(args.sequences) }
       }),
     ),
+    ...(['bf16', 'f16'] as const).flatMap(compute =>
+      [compute, 'f8_e4m3' as const, 'i8' as const].map(dtype =>
+        // Queries, keys, values and weights are rounded.
+        verifyCase('pagedAttention', `prompts in ${compute}, ${dtype}`, ['y'], 2 * tolerances[dtype], () => {
+          const args = pagedArgs(sizes, false, { lengths: [67 + sizes.tokens, 40], past: [0, 0] })
+          return { ...args, ...emptyCaches(args, dtype), compute }
+        }),
+      ),
+    ),
   ]
 }
 
@@ -51,14 +60,16 @@ function emptyCaches({ blocks, blockSize, kvHeads, depth }: PagedShape, cacheDty
 
 type PagedShape = Pick<KernelArgs['pagedAttention'], 'blocks' | 'blockSize' | 'kvHeads' | 'depth'>
 
-function pagedArgs({ tokens, rows, cols }: VerifySizes, hasOptions: boolean): KernelArgs['pagedAttention'] {
+function pagedArgs(
+  { tokens, rows, cols }: VerifySizes,
+  hasOptions: boolean,
+  { lengths, past } = { lengths: [Math.min(tokens, 50), 3, 1], past: [0, rows, 5 * rows] },
+): KernelArgs['pagedAttention'] {
   const [heads, kvHeads, blockSize] = [6, 2, 7]
   const depth = 2 * Math.min(cols, 40)
-  const lengths = [Math.min(tokens, 50), 3, 1]
-  const past = [0, rows, 5 * rows]
   const count = lengths.reduce((a, b) => a + b, 2)
-  const table = Math.ceil((5 * rows + 3) / blockSize)
-  const blocks = 3 * table
+  const table = Math.ceil(Math.max(...lengths.map((length, b) => length + past[b]!)) / blockSize)
+  const blocks = lengths.length * table
   const rotary = hasOptions ? 2 * Math.floor(depth / 3) : 0
   const cached = blocks * blockSize * kvHeads * depth
   const angles = values((count * rotary) / 2, 84)
@@ -88,7 +99,9 @@ function pagedArgs({ tokens, rows, cols }: VerifySizes, hasOptions: boolean): Ke
     key: values(count * kvHeads * depth, 82),
     value: values(count * kvHeads * depth, 83),
     ...(hasOptions && options),
-    starts: Int32Array.from([0, 1, 2, 3], b => lengths.slice(0, b).reduce((a, b) => a + b, 0)),
+    starts: Int32Array.from({ length: lengths.length + 1 }, (_, b) =>
+      lengths.slice(0, b).reduce((a, b) => a + b, 0),
+    ),
     past: Int32Array.from(past),
     block: Int32Array.from({ length: blocks }, (_, i) => blocks - 1 - i),
     keyCache: values(cached, 88),

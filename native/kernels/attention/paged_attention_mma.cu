@@ -32,41 +32,98 @@ struct alignas(16) Shared {
   TileRow rows[kTile];
 };
 
-// Elements of the heads of a tile, as Number, with zeros up to kDepth. Heads that the tables do not tell are
-// NaN or, as values, zeros, since NaN times a weight of 0 is NaN.
-template <typename Number, typename Format, int kDepth>
-__device__ void load_heads(uint16_t* tile, const void* cache, const float* scales, int64_t depth,
-                           const int64_t (&heads)[kTile], float unknown) {
-  constexpr int kRuns = kDepth / 16;
-  const bool copied =
-      std::is_same_v<Number, Format> && depth % 8 == 0 && reinterpret_cast<uintptr_t>(cache) % 16 == 0;
-  for (int at = threadIdx.x; at < kTile * kRuns; at += kThreads) {
-    const int row = at / kRuns, first = at % kRuns * 16;
-    uint16_t* to[2];
-    for (int i = 0; i < 2; ++i) to[i] = tile + tile_offset<kDepth>(row, first / 8 + i);
-    if (copied && heads[row] >= 0) {
-      const auto* from = static_cast<const uint16_t*>(cache) + heads[row] * depth + first;
-      for (int i = 0; i < 2; ++i) {
-        const bool inside = first + i * 8 < depth;
-        copy_async(to[i], inside ? from + i * 8 : cache, inside);
-      }
-      continue;
-    }
-    float values[16] = {};
-    const CachedHead<Format> head(cache, scales, depth, heads[row]);
-    if (head) {
-      head.template each<16>(first, [&](int d, float element) { values[d] = element; });
+// Sixteen neighbouring elements of a head in a cache, zeros beyond its end.
+template <typename Format>
+struct SixteenCodes {
+  using Code = typename Format::Code;
+  static constexpr int kOfPart = 16 / sizeof(Code);
+  Bytes<16> parts[sizeof(Code)];
+  float scale;
+
+  // Of a head that is not there zeros times `unknown`. kWhole: sixteen are inside or none, at an address of
+  // theirs.
+  template <bool kWhole>
+  __device__ void load(const CachedHead<Format>& head, int64_t first, float unknown) {
+    scale = head ? head.scale : unknown;
+    const int64_t inside = head ? head.depth - first : 0;
+    if constexpr (kWhole) {
+      const auto* from = reinterpret_cast<const Bytes<16>*>(head.data + first);
+#pragma unroll
+      for (int i = 0; i < static_cast<int>(sizeof(Code)); ++i) parts[i] = inside > 0 ? from[i] : Bytes<16>{};
     } else {
-      for (float& value : values) value = unknown;
-    }
-    for (int i = 0; i < 2; ++i) {
-      Eight eight;
-      for (int j = 0; j < 4; ++j)
-        eight.pairs[j] = round_pair<Number>(values[i * 8 + j * 2], values[i * 8 + j * 2 + 1]);
-      *reinterpret_cast<Eight*>(to[i]) = eight;
+#pragma unroll
+      for (int i = 0; i < 16; i += kOfPart) parts[i / kOfPart].load(head.data + first + i, inside - i);
     }
   }
-}
+  __device__ float element(int i) const {
+    return Format::widen(parts[i / kOfPart].template at<Code>(i % kOfPart)) * scale;
+  }
+  template <typename Number>
+  __device__ void store(uint16_t* low, uint16_t* high) const {
+    Eight eights[2];
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      eights[i / 4].pairs[i % 4] = round_pair<Number>(element(2 * i), element(2 * i + 1));
+    *reinterpret_cast<Eight*>(low) = eights[0];
+    *reinterpret_cast<Eight*>(high) = eights[1];
+  }
+};
+
+// Elements of the heads of a tile, as Number, with zeros up to kDepth. Heads that are not there are zeros
+// times `unknown`: as keys NaN, as values 0, since NaN times a weight of 0 is NaN.
+template <typename Number, typename Format, int kDepth>
+struct TileLoad {
+  static constexpr int kRuns = kDepth / 16;
+  uint16_t* const tile;
+  const void* const cache;
+  const float* const scales;
+  const int64_t depth;
+  const int64_t (&heads)[kTile];
+  const float unknown;
+
+  __device__ uint16_t* to(int at, int half) const {
+    return tile + tile_offset<kDepth>(at / kRuns, at % kRuns * 2 + half);
+  }
+
+  __device__ void run() const {
+    const bool aligned = reinterpret_cast<uintptr_t>(cache) % 16 == 0;
+    if (std::is_same_v<Number, Format> && aligned && depth % 8 == 0) {
+      copy();
+    } else if (aligned && depth % 16 == 0) {
+      convert<true>();
+    } else {
+      convert<false>();
+    }
+  }
+
+  __device__ void copy() const {
+    for (int at = threadIdx.x; at < kTile * kRuns; at += kThreads) {
+      const int64_t head = heads[at / kRuns];
+      const int first = at % kRuns * 16;
+      for (int half = 0; half < 2; ++half) {
+        if (head < 0) {
+          const uint32_t pair = round_pair<Number>(0 * unknown, 0 * unknown);
+          *reinterpret_cast<Eight*>(to(at, half)) = {{pair, pair, pair, pair}};
+          continue;
+        }
+        const bool inside = first + half * 8 < depth;
+        const auto* from =
+            static_cast<const uint16_t*>(cache) + (inside ? head * depth + first + half * 8 : 0);
+        copy_async(to(at, half), from, inside);
+      }
+    }
+  }
+
+  template <bool kWhole>
+  __device__ void convert() const {
+    for (int at = threadIdx.x; at < kTile * kRuns; at += kThreads) {
+      SixteenCodes<Format> codes;
+      const CachedHead<Format> head(cache, scales, depth, heads[at / kRuns]);
+      codes.template load<kWhole>(head, at % kRuns * 16, unknown);
+      codes.template store<Number>(to(at, 0), to(at, 1));
+    }
+  }
+};
 
 template <typename Number, typename Format, int kDepth>
 struct MmaTile {
@@ -131,14 +188,17 @@ struct MmaTile {
     heads[threadIdx.x] = token < 0 ? kBroken : token * args.shape.kv_heads + kv_head;
   }
 
+  // Starts to load the keys of a tile, or the values.
   __device__ void load_keys(const int64_t (&heads)[kTile]) {
-    load_heads<Number, Format, kDepth>(shared.keys, args.key_cache, args.key_scales, args.shape.depth, heads,
-                                       NAN);
+    TileLoad<Number, Format, kDepth>{shared.keys,      args.key_cache, args.key_scales,
+                                     args.shape.depth, heads,          NAN}
+        .run();
     copy_commit();
   }
   __device__ void load_values(const int64_t (&heads)[kTile]) {
-    load_heads<Number, Format, kDepth>(shared.values, args.value_cache, args.value_scales, args.shape.depth,
-                                       heads, 0);
+    TileLoad<Number, Format, kDepth>{
+        shared.values, args.value_cache, args.value_scales, args.shape.depth, heads, 0}
+        .run();
     copy_commit();
   }
 
@@ -205,8 +265,10 @@ struct MmaTile {
   SPARK_PAGED_MMA(number, Number, format, Format, 64, 3)       \
   SPARK_PAGED_MMA(number, Number, format, Format, 128, 2)
 SPARK_PAGED_MMA_DEPTHS(bf16, BF16, bf16, BF16)
+SPARK_PAGED_MMA_DEPTHS(bf16, BF16, f32, F32)
 SPARK_PAGED_MMA_DEPTHS(bf16, BF16, f8_e4m3, E4M3)
 SPARK_PAGED_MMA_DEPTHS(bf16, BF16, i8, Int8)
 SPARK_PAGED_MMA_DEPTHS(f16, F16, f16, F16)
+SPARK_PAGED_MMA_DEPTHS(f16, F16, f32, F32)
 SPARK_PAGED_MMA_DEPTHS(f16, F16, f8_e4m3, E4M3)
 SPARK_PAGED_MMA_DEPTHS(f16, F16, i8, Int8)

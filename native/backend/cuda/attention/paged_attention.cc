@@ -41,7 +41,7 @@ bool takes_mma(const PagedAttentionArgs& args) {
   if (args.compute != Compute::kBF16 && args.compute != Compute::kF16) return false;
   const PagedAttentionShape& shape = args.shape;
   const DType number = args.compute == Compute::kF16 ? DType::kF16 : DType::kBF16, cache = args.cache_dtype;
-  return (cache == number || cache == DType::kF8E4M3 || cache == DType::kI8) &&
+  return (cache == number || cache == DType::kF32 || cache == DType::kF8E4M3 || cache == DType::kI8) &&
          shape.depth <= attention_mma_block::kMaxDepth && shape.tokens > kFewTokens &&
          shape.tokens >= kMmaRowsOfSequence * shape.sequences;
 }

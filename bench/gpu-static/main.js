@@ -19,8 +19,8 @@ const { values, positionals } = parseCommandLine({
   },
 })
 if (values.plans) {
-  const { trafficTable } = await import('./plans.js')
-  console.log(await trafficTable())
+  const { prefillTable, trafficTable } = await import('./plans.js')
+  console.log(`${await trafficTable()}\n\n${await prefillTable()}`)
   process.exit()
 }
 const chosen = (/** @type {string} */ name) => positionals.every(part => name.includes(part))

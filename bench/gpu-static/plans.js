@@ -1,4 +1,5 @@
-// plans.js: bytes that the plan of a decoder moves for one token, counted by the operands of its steps.
+// plans.js: bytes that the plan of a decoder moves for one token, and those of activations and the launches of a layer for a
+// prompt, counted by the operands of its steps.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -55,12 +56,12 @@ export function trafficOf({ steps }, context) {
   return { moved, minimum, steps: steps.length }
 }
 
-/** The plan of a GPU for one token behind `context` others. @param {Decoder} decoder @param {number} context */
-async function decodePlan(decoder, context) {
-  const table = 2 ** Math.ceil(Math.log2(Math.max(16, (context + 1) / blockSize)))
+/** The plan of a GPU for tokens of one text behind `context` others. @param {Decoder} decoder @param {number} context @param {number} [tokens] */
+async function planOf(decoder, context, tokens = 1) {
+  const table = 2 ** Math.ceil(Math.log2(Math.max(16, (context + tokens) / blockSize)))
   const graph = engineGraph(decoder, { activations: 'f32', blocks: table, blockSize, cacheType })
-  const one = ['tokens', 'positions', 'long', 'past', 'rows'].map(name => [name, [1]])
-  const shapes = { ...Object.fromEntries(one), starts: [2], blocks: [1, table] }
+  const one = Object.fromEntries(['long', 'past', 'rows'].map(name => [name, [1]]))
+  const shapes = { ...one, tokens: [tokens], positions: [tokens], starts: [2], blocks: [1, table] }
   const { graph: optimized } = await optimizedGraph(graph, shapes, 'bf16')
   const updates = namedStates(graph.inputs, graph.outputs)
   const next = new Set(updates.values())
@@ -71,6 +72,44 @@ async function decodePlan(decoder, context) {
     { backend: 'cuda', mode: 'bf16', bf16Support: 'matrix', states },
   )
 }
+
+/** Rows up to which a product on tensor cores rounds its left operand itself: kTokens of native/kernels/gemm/blocks.h. */
+const fewRows = 16
+
+/** Rows from which on attention has no chunks to merge: kFewTokens of native/backend/cuda/attention/paged_attention.cc. */
+const fewTokens = 64
+
+/** Rows in f32 that are packed to 16 bits in front of a product. @param {Step} step @returns {Operand | undefined} */
+const packedRows = ({ op, args }) =>
+  op === 'linear' &&
+  ['bf16', 'f16'].includes(args.compute ?? 'f32') &&
+  args.xDtype === undefined &&
+  Number(args.tokens) > fewRows
+    ? args.x
+    : undefined
+
+/** @param {Step} step */
+function launchesOf(step) {
+  if (step.op === 'pagedAttention') return Number(step.args.tokens) > fewTokens ? 2 : 3
+  return packedRows(step) ? 2 : 1
+}
+
+/** Bytes of activations that a step reads and writes, those of its packed rows included. @param {Step} step */
+function activationBytesOf(step) {
+  let bytes = 0
+  for (const [, { buffer, count }] of operandsOf(step.args)) {
+    if (['constant', 'state'].includes(buffer.storage)) continue
+    bytes += elementBytes(buffer.dtype, Number(count))
+  }
+  const packed = packedRows(step)
+  return packed ? bytes + elementBytes('bf16', 2 * Number(packed.count)) : bytes
+}
+
+/** Launches, and bytes of activations, of the steps of a program. @param {Program} program */
+export const prefillOf = ({ steps }) => ({
+  launches: steps.reduce((sum, step) => sum + launchesOf(step), 0),
+  bytes: steps.reduce((sum, step) => sum + activationBytesOf(step), 0),
+})
 
 /** What {@link readModel} reads. @param {string} folder @param {LlamaFormat | 'FP8'} format @param {LlamaSizes} sizes */
 export async function writeModel(folder, format, sizes) {
@@ -83,20 +122,35 @@ export async function writeModel(folder, format, sizes) {
   return file
 }
 
-/** @param {LlamaFormat | 'FP8'} format @param {LlamaSizes} sizes @param {readonly number[]} contexts @returns {Promise<Traffic[]>} */
-export async function decodeTraffic(format, sizes, contexts) {
+/** What `use` makes of a random model. @template T @param {LlamaFormat | 'FP8'} format @param {LlamaSizes} sizes @param {(decoder: Decoder) => Promise<T>} use */
+async function withDecoder(format, sizes, use) {
   const folder = await mkdtemp(path.join(tmpdir(), 'dgx-spark-plans-'))
   try {
     const model = await readModel(await writeModel(folder, format, sizes), new Pacer())
     if (model.kind !== 'decoder') throw new Error(`a llama in ${format} is no decoder`)
-    /** @type {Traffic[]} */
-    const all = []
-    for (const context of contexts) all.push(trafficOf(await decodePlan(model.decoder, context), context))
-    return all
+    return await use(model.decoder)
   } finally {
     await rm(folder, { recursive: true })
   }
 }
+
+/** @param {LlamaFormat | 'FP8'} format @param {LlamaSizes} sizes @param {readonly number[]} contexts @returns {Promise<Traffic[]>} */
+export const decodeTraffic = (format, sizes, contexts) =>
+  withDecoder(format, sizes, async decoder => {
+    /** @type {Traffic[]} */
+    const all = []
+    for (const context of contexts) all.push(trafficOf(await planOf(decoder, context), context))
+    return all
+  })
+
+/** A line for each number of tokens of a prompt. @param {LlamaFormat} format @param {LlamaSizes} sizes @param {readonly number[]} prompts */
+export const prefillTraffic = (format, sizes, prompts) =>
+  withDecoder(format, sizes, async decoder => {
+    /** @type {ReturnType<typeof prefillOf>[]} */
+    const all = []
+    for (const tokens of prompts) all.push(prefillOf(await planOf(decoder, 0, tokens)))
+    return all
+  })
 
 /** A layer of Llama 3.1 8B, with little around it. */
 const layer = {
@@ -115,5 +169,19 @@ export async function trafficTable() {
         [format.padEnd(6), ...counts, (moved / minimum).toFixed(4), `${steps}`.padStart(4)].join('  '),
       )
     }
+  return lines.join('\n')
+}
+
+/** What prompts move and launch in a layer of Llama 3.1 8B: what the second of two adds. */
+export async function prefillTable() {
+  const prompts = [512, 8192]
+  const [one, two] = await Promise.all(
+    [1, 2].map(layers => prefillTraffic('Q4_K', { ...layer, layers }, prompts)),
+  )
+  const lines = ['tokens  launches  bytes of activations']
+  for (const [i, tokens] of prompts.entries()) {
+    const [launches, bytes] = [two[i].launches - one[i].launches, two[i].bytes - one[i].bytes]
+    lines.push([`${tokens}`.padStart(6), `${launches}`.padStart(8), `${bytes}`.padStart(20)].join('  '))
+  }
   return lines.join('\n')
 }

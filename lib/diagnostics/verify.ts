@@ -1,6 +1,7 @@
 import { largestError } from '../core/difference.js'
-import type { ElementArray } from '../core/dtype.js'
+import type { ElementArray, HalfType } from '../core/dtype.js'
 import type { SparkError } from '../core/errors.js'
+import { floatReader } from '../kernels/js/elements.js'
 import type { HeldArray, KernelBackend, KernelOp, Kernels } from '../kernels/kernels.js'
 import { verifyCases } from './verify/cases.js'
 import type { VerifyCase, VerifySizes } from './verify/values.js'
@@ -52,7 +53,7 @@ async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Ker
     held = await holdOutputs(current, candidate, operands)
     const actual = { ...operands, ...Object.fromEntries(held.map(([name, { array }]) => [name, array])) }
     await candidate.run(op, actual)
-    const errors = current.outputs.map(name => largestError(operand(actual, name), operand(expected, name)))
+    const errors = current.outputs.map(name => largestError(output(actual, name), output(expected, name)))
     const error = Math.max(...errors)
     if (error <= tolerance) return { ...about, status: 'passed', error }
     const worst = current.outputs[errors.indexOf(error)]
@@ -66,6 +67,13 @@ async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Ker
 }
 
 const operand = (args: object, name: string): ElementArray => (args as Record<string, ElementArray>)[name]!
+
+/** An output, of activations in 16 bits as f32. */
+function output(args: object, name: string): ElementArray {
+  const array = operand(args, name)
+  const { yDtype } = args as { readonly yDtype?: HalfType | undefined }
+  return name === 'y' && yDtype ? Float32Array.from(array.keys(), floatReader(yDtype, array)) : array
+}
 
 /** The outputs where the kernels write them: memory that calls share could still hold the right answer of another. */
 function holdOutputs(

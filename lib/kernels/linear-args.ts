@@ -1,6 +1,16 @@
 // linear-args.ts: arguments of linear layers and of products of matrices. Contract: native/backend/linear_args.h. Sizes:
 // T tokens (rows of an activation), I in features, O out features.
+import type { HalfType, TypedArrayOf } from '../core/dtype.js'
 import type { Compute, FloatCompute, Weight } from './weight-args.js'
+
+/** Types of activations; on CUDA those of 16 bits, too, which products take without rounding them. */
+export type ActivationDType = 'f32' | HalfType
+
+/** Elements of an {@link ActivationDType}. */
+export type Activations = TypedArrayOf<ActivationDType>
+
+/** What the columns of a weight are a multiple of whose product takes activations of 16 bits. */
+export const depthUnit = 32
 
 /** Activations of linear layers and convolutions; gelu by erf or, `gelu_tanh`, by tanh. */
 export type Activation =
@@ -24,21 +34,25 @@ export interface LinearArgs {
   /** T */
   tokens: number
   /** [T, I] */
-  x: Float32Array
+  x: Activations
+  /** Of `x`: f32, or the number of `compute`, for an I that is a multiple of {@link depthUnit}. Default: f32. */
+  xDtype?: ActivationDType | undefined
   /** [O]; absent: 1. */
   rowScale?: Float32Array | undefined
   /** [O]; absent: 0. */
   bias?: Float32Array | undefined
-  /** [T, O]; absent: 0. May be `y`. */
+  /** [T, O]; absent: 0. May be `y` of f32. */
   residual?: Float32Array | undefined
-  /** [T, O]; absent: 1. May be `y`. */
+  /** [T, O]; absent: 1. May be `y` of f32. */
   gate?: Float32Array | undefined
   /** Default: none. */
   activation?: Activation | undefined
   /** bf16; f16, for weights of f16 and f32; nvfp4, for weights of nvfp4; i8, for weights in blocks. Default: f32. */
   compute?: Compute | undefined
   /** Output, [T, O]. */
-  y: Float32Array
+  y: Activations
+  /** Of `y`. Default: f32. */
+  yDtype?: ActivationDType | undefined
 }
 
 /** Rows of a table, decoded; see `GatherRowsArgs` in native/backend/linear_args.h. */

@@ -1,5 +1,6 @@
 // network-args.ts: arguments of softmax, normalizations, attention, loss and optimizer step. Contract:
 // native/backend/network_args.h. Sizes: B and N batch, C channels, P positions, T queries, S keys.
+import type { ActivationDType, Activations } from './linear-args.js'
 import type { FloatCompute } from './weight-args.js'
 
 /** y = softmax(x) or log(softmax(x)), by rows; see `SoftmaxArgs` in native/backend/network_args.h. */
@@ -56,8 +57,10 @@ export interface NormArgs extends NormShape {
   scale?: Float32Array | undefined
   /** As `scale`; absent: 0. */
   bias?: Float32Array | undefined
-  /** Output, [rows, cols]; may be `x`. */
-  y: Float32Array
+  /** Output, [rows, cols]; may be `x` where it is f32. */
+  y: Activations
+  /** Of `y`. Default: f32. */
+  yDtype?: ActivationDType | undefined
   /** Output for the backward pass, [rows]; absent: not computed. */
   mean?: Float32Array | undefined
   /** Output for the backward pass, [rows]: 1 / √(variance + eps); absent: not computed. */

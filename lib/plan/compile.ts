@@ -16,6 +16,7 @@ import type { KernelType } from '../kernels/precision-args.js'
 import { shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
 import { type StateOptions, stateInput, storeStep } from './growing-state.js'
+import { halveActivations } from './half-activations.js'
 import { joinConvolutions } from './join-convolutions.js'
 import { loweringOf } from './lower/index.js'
 import { Lowering, type Scope } from './lowering.js'
@@ -124,7 +125,8 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const { setup, sizing, steps: rest } = yield* splitSetup(needed, packing)
   const direct = yield* removeDead(yield* readInPlace(rest), outputs)
   const copied = yield* elideCopies(direct)
-  const steps = packing ? yield* joinConvolutions(copied) : copied
+  const joined = packing ? yield* joinConvolutions(copied) : copied
+  const steps = backend === 'cuda' ? yield* halveActivations(joined) : joined
   yield* shareInPlace(steps)
   const ends = [...inputs, ...outputs, ...state].map(({ buffer }) => buffer)
   const buffers = yield* buffersOf([...sizing, ...steps], ends)

@@ -20,18 +20,24 @@ enum class Activation : uint8_t {
   kHardSwish
 };
 
+// Lines along K in bf16 or f16 are as long as the next multiple of this, filled with zeros.
+constexpr int64_t kDepthUnit = 32;
+
 // y[t, o] = activation(gate[t, o] · row_scale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o]
+// x may be in the numbers that bf16 or f16 products round it to, on a multiple of 16 bytes and with I a
+// multiple of kDepthUnit, and y in those of the products that read it. 16 bits: CUDA only.
 struct LinearArgs {
   Weight weight;  // [O, I]
   int64_t tokens;
-  const float* x;          // [T, I]
+  const void* x;           // [T, I] of x_dtype
   const float* row_scale;  // [O]; null: 1
   const float* bias;       // [O]; null: no bias
-  const float* residual;   // [T, O]; null: none. May be y.
-  const float* gate;       // [T, O]; null: 1. May be y.
+  const float* residual;   // [T, O]; null: none. May be y of f32.
+  const float* gate;       // [T, O]; null: 1. May be y of f32.
   Activation activation;
   Compute compute;
-  float* y;  // [T, O]
+  void* y;  // [T, O] of y_dtype
+  FloatType x_dtype = FloatType::kF32, y_dtype = FloatType::kF32;
 };
 
 // A linear layer of which each token chooses some experts. With e = choice[n, j]

@@ -69,6 +69,10 @@ enum class DType : uint8_t {
   kF8_128,
 };
 
+// Elements of activations. A parameter of 32 bits is compared where it lies: one of a byte would cost kernels
+// a register.
+enum class FloatType : int32_t { kF32, kBF16, kF16 };
+
 struct DTypeInfo {
   const char* name;
   size_t bits;  // an element takes in memory; block scales of NVFP4 not counted
@@ -90,6 +94,9 @@ constexpr DTypeInfo kDTypes[] = {
 };
 constexpr size_t kDTypeCount = sizeof kDTypes / sizeof *kDTypes;
 
+inline DType dtype_of(FloatType type) {
+  return type == FloatType::kF32 ? DType::kF32 : type == FloatType::kBF16 ? DType::kBF16 : DType::kF16;
+}
 inline const char* dtype_name(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].name; }
 
 // Bits an element takes in memory.

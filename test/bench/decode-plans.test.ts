@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import t from 'tap'
 import { launchesPerLayer, otherLaunches } from '../../bench/gpu-model/work.js'
 import { gpus } from '../../bench/gpu-static/occupancy.js'
-import { decodeTraffic } from '../../bench/gpu-static/plans.js'
+import { decodeTraffic, prefillTraffic } from '../../bench/gpu-static/plans.js'
 import { matrixElements } from '../../bench/random-llama.js'
 import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { machine } from '../fixtures/machine-log.js'
@@ -30,6 +30,31 @@ t.test('a step reads weights, keys and values once, and little else', async t =>
   }
 })
 
+t.test('a prompt moves activations in 16 bits where products alone read them', async t => {
+  const { hidden, inner, heads, kvHeads, headSize } = sizes
+  const prompts = [300, 600]
+  const [one, two] = [
+    await prefillTraffic('Q4_0', { ...sizes, layers: 1 }, prompts),
+    await prefillTraffic('Q4_0', { ...sizes, layers: 2 }, prompts),
+  ]
+  const [queries, keys] = [heads * headSize, kvHeads * headSize]
+  const norms = 2 * (4 + 2) * hidden
+  const attention = 3 * 2 * hidden + (4 + 4) * (queries + 2 * keys) + 4 * headSize + 4 * queries
+  const output = (4 + 2 + 2) * queries + (4 + 4) * hidden // packed for its product
+  const gated = 2 * 2 * hidden + (4 + 4 + 2) * inner + 2 * inner + (4 + 4) * hidden
+  for (const [i, tokens] of prompts.entries()) {
+    const bytes = two[i]!.bytes - one[i]!.bytes
+    const expected = tokens * (norms + attention + output + gated)
+    t.ok(Math.abs(bytes / expected - 1) < 0.01, `${tokens} tokens: ${bytes} bytes, ${expected} by the sizes`)
+    const launches = two[i]!.launches - one[i]!.launches
+    t.equal(
+      launches,
+      launchesPerLayer,
+      `${tokens} tokens: no chunks are merged, the rows of attention packed`,
+    )
+  }
+})
+
 t.test('launches', { skip: noCudaCalls }, async t => {
   const fakeDriver = new FakeDriver(['cuda', 'nvml'])
   t.teardown(() => fakeDriver.dispose())
@@ -48,7 +73,8 @@ t.test('launches', { skip: noCudaCalls }, async t => {
         .at(-1)
         ?.match(/(\d+) kernels/)?.[1],
     )
-    return { kernels, launches: lines('launch').slice(-kernels) }
+    const all = lines('launch')
+    return { kernels, all, launches: all.slice(-kernels) }
   }
   const [one, two] = [1, 2].map(layers => step('BF16', { layers, prompt: 4 }).kernels) as [number, number]
   t.equal(two - one, launchesPerLayer, 'launches of a layer')
@@ -60,6 +86,17 @@ t.test('launches', { skip: noCudaCalls }, async t => {
     const attention = launches.find(line => line.startsWith('launch paged_attention_'))
     return Number(attention?.split(' ')[3])
   }
+  const prompt = step('BF16', { layers: 2, prompt: 300 }).all
+  t.equal(
+    prompt.filter(line => line.startsWith('launch linear_mma_bf16 ')).length,
+    14,
+    'products of a prompt',
+  )
+  t.equal(
+    prompt.filter(line => line.startsWith('launch pack_')).length,
+    2,
+    'rows of attention alone are packed',
+  )
   const filled = 0.9 * gpus['121f'].multiprocessors
   t.ok(blocks(4096) >= filled, 'attention behind 4,096 tokens fills a GB10')
   // A table of 512 tokens is the shortest: blocks are two chunks of 256 for each of 32 heads.

@@ -45,6 +45,10 @@ export function expectFloatCompute({
   }
 }
 
+/** Of the elements of an activation. */
+export const expectActivationDType = (name: string, dtype: string = 'f32'): void =>
+  expectOneOf(name, dtype, ['f32', 'bf16', 'f16'])
+
 /** Of products without a weight. */
 export function expectProductCompute(compute: string | undefined): void {
   const names = ['f32', 'bf16', 'f16']

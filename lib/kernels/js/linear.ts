@@ -5,8 +5,10 @@ import type { Paced } from '../../core/paced.js'
 import { nvfp4Block, nvfp4RowScale, precisionKernels } from '../../precision/kernels.js'
 import { linearFormats } from '../../weights/formats.js'
 import type { KernelArgs, MatrixStrides } from '../kernels.js'
+import { depthUnit } from '../linear-args.js'
 import { activations } from './activations.js'
-import { expectCompute, expectFloatCompute, expectProductCompute } from './compute.js'
+import { expectActivationDType, expectCompute, expectFloatCompute, expectProductCompute } from './compute.js'
+import { floatReader, floatWriter } from './elements.js'
 import { expectFits } from './operands.js'
 import { elements, type KernelRows, optional } from './row.js'
 import { rowReader } from './weight-rows.js'
@@ -70,18 +72,30 @@ function roundHalfToEven(value: number): number {
 }
 
 /** The rows that a linear layer multiplies. */
-function roundedRows({ compute, x, tokens, weight: { cols } }: KernelArgs['linear']): Float32Array {
+function roundedRows({
+  compute,
+  x: given,
+  xDtype = 'f32',
+  tokens,
+  weight: { cols },
+}: KernelArgs['linear']): Float32Array {
+  const read = floatReader(xDtype, given)
+  const x =
+    xDtype === 'f32'
+      ? (given as Float32Array)
+      : Float32Array.from({ length: tokens * cols }, (_, i) => read(i))
   if (compute === 'nvfp4') return roundedToNvfp4(x, tokens, cols)
   return compute === 'i8' ? roundedToIntegers(x, tokens * cols) : x
 }
 
 /** y[t, o] = activation(gate[t, o] · rowScale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o] */
 export function* linear(args: KernelArgs['linear']): Paced<void> {
-  const { weight, tokens, rowScale, bias, residual, gate, y } = args
+  const { weight, tokens, rowScale, bias, residual, gate, y, yDtype = 'f32' } = args
   const { rows, cols } = weight
   const x = roundedRows(args)
   const row = rowReader(weight)
   const activate = activations[args.activation ?? 'none']
+  const write = floatWriter(yDtype, y)
   for (let o = 0; o < rows; o++) {
     yield
     const w = row(o)
@@ -90,7 +104,7 @@ export function* linear(args: KernelArgs['linear']): Paced<void> {
     for (let t = 0; t < tokens; t++) {
       const at = t * rows + o
       const scaled = factor * dot(x, t * cols, w, 0, cols) * (gate ? gate[at]! : 1)
-      y[at] = activate(scaled + offset) + (residual ? residual[at]! : 0)
+      write(at, activate(scaled + offset) + (residual ? residual[at]! : 0))
     }
   }
 }
@@ -182,17 +196,24 @@ export const linearRows: KernelRows<'linear' | 'linearBackward' | 'gatherRows' |
     kernel: linear,
     sizes: ['tokens'],
     formats: linearFormats,
-    check({ activation = 'none', compute, weight }) {
+    check({ activation = 'none', compute, weight, xDtype = 'f32', yDtype }) {
       expectOneOf('activation', activation, Object.keys(activations))
       expectCompute(compute, weight)
+      expectActivationDType('xDtype', xDtype)
+      expectActivationDType('yDtype', yDtype)
+      const isRounded = xDtype === compute && weight.cols % depthUnit === 0
+      expectFits(
+        xDtype === 'f32' || isRounded,
+        `xDtype ${xDtype} is for products in it, of ${depthUnit} · n columns`,
+      )
     },
-    operands: ({ weight: { rows, cols }, tokens }) => ({
-      x: tokens * cols,
+    operands: ({ weight: { rows, cols }, tokens, xDtype = 'f32', yDtype = 'f32' }) => ({
+      x: elements(xDtype, tokens * cols),
       rowScale: optional(rows),
       bias: optional(rows),
       residual: optional(tokens * rows),
       gate: optional(tokens * rows),
-      y: tokens * rows,
+      y: elements(yDtype, tokens * rows),
     }),
   },
   linearBackward: {

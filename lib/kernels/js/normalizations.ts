@@ -2,8 +2,10 @@
 // double.
 import { expectInteger } from '../../core/checks.js'
 import type { BatchShape, KernelArgs, NormShape } from '../kernels.js'
+import { expectActivationDType } from './compute.js'
+import { floatWriter } from './elements.js'
 import { expectFits } from './operands.js'
-import { type KernelRows, optional } from './row.js'
+import { elements, type KernelRows, optional } from './row.js'
 
 const sum = (count: number, term: (i: number) => number): number => {
   let total = 0
@@ -40,7 +42,8 @@ const scaleIndex = ({ cols, groups, inner }: NormShape, row: number, col: number
 
 /** y = (x − mean) / √(variance + eps) · scale + bias, by rows. */
 function norm(args: KernelArgs['norm']): void {
-  const { rows, cols, centered, eps, x, scale, bias, y } = args
+  const { rows, cols, centered, eps, x, scale, bias, y, yDtype = 'f32' } = args
+  const write = floatWriter(yDtype, y)
   for (let r = 0; r < rows; r++) {
     const row = Float64Array.from(x.subarray(r * cols, (r + 1) * cols))
     const mean = centered ? sum(cols, c => row[c]!) / cols : 0
@@ -49,7 +52,7 @@ function norm(args: KernelArgs['norm']): void {
     if (args.invStd) args.invStd[r] = invStd
     for (let c = 0; c < cols; c++) {
       const j = scaleIndex(args, r, c)
-      y[r * cols + c] = (row[c]! - mean) * invStd * (scale?.[j] ?? 1) + (bias?.[j] ?? 0)
+      write(r * cols + c, (row[c]! - mean) * invStd * (scale?.[j] ?? 1) + (bias?.[j] ?? 0))
     }
   }
 }
@@ -170,14 +173,17 @@ export const normalizationRows: KernelRows<
   norm: {
     kernel: norm,
     sizes: ['rows'],
-    check: expectNorm,
+    check(args) {
+      expectNorm(args)
+      expectActivationDType('yDtype', args.yDtype)
+    },
     operands(args) {
       const [all, scales] = normSizes(args)
       return {
         x: all,
         scale: optional(scales),
         bias: optional(scales),
-        y: all,
+        y: elements(args.yDtype ?? 'f32', all),
         mean: optional(args.rows),
         invStd: optional(args.rows),
       }

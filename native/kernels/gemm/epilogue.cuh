@@ -3,6 +3,7 @@
 
 #include "kernels/gemm/activation.cuh"
 #include "kernels/gemm/product_args.h"
+#include "kernels/store.cuh"
 
 namespace spark {
 
@@ -16,7 +17,7 @@ __device__ inline void store(const Epilogue& to, int64_t m, int64_t n, float sum
   if (to.bias) value += to.bias[n];
   if (to.activation != Activation::kNone) value = activated(to.activation, value);
   if (to.residual) value += to.residual[at];
-  to.out[at] = to.add ? to.out[at] + value : value;
+  store_as(to.out_dtype, to.out, at, to.add ? to.out[at] + value : value);
 }
 
 }  // namespace spark

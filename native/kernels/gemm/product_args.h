@@ -37,10 +37,10 @@ struct Epilogue {
   const float* residual = nullptr;  // may be out
   float* copy = nullptr;
   bool copy_add = false;
+  FloatType out_dtype = FloatType::kF32;  // 16 bits: `out` is an array of uint16_t, to which nothing is added
 };
 
-// Lines along K in bf16 or f16 are as long as the next multiple of this, filled with zeros.
-constexpr int64_t kDepthUnit = 32;
+// Elements of a line along K in bf16 or f16.
 inline SPARK_HOST_DEVICE int64_t padded_depth(int64_t depth) {
   return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit;
 }

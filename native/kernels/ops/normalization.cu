@@ -4,6 +4,7 @@
 // Reference: native/backend/cpu/{softmax,norm,batch_norm}.cc
 #include "backend/network_args.h"
 #include "kernels/reduce.cuh"
+#include "kernels/store.cuh"
 
 namespace spark {
 namespace {
@@ -52,6 +53,31 @@ struct Channel {
   }
 };
 
+// y in elements of kType.
+template <FloatType kType>
+__device__ void norm(const NormArgs& args) {
+  const int64_t row = blockIdx.x, first = row * args.cols, scales = row % args.groups * args.cols;
+  const auto load = [&](int64_t i) { return args.x[first + i]; };
+  const float mean = args.centered ? sum_over(args.cols, load, [](float x) { return x; }) / args.cols : 0;
+  const float squares = sum_over(args.cols, load, [&](float x) { return (x - mean) * (x - mean); });
+  const float inv_std = 1 / sqrtf(squares / args.cols + args.eps);
+  if (threadIdx.x == 0 && args.mean) args.mean[row] = mean;
+  if (threadIdx.x == 0 && args.inv_std) args.inv_std[row] = inv_std;
+  struct Element {
+    float x, scale, bias;
+  };
+  const auto load_scaled = [&](int64_t i) {
+    const int64_t j = args.inner == 1 ? scales + i : (scales + i) / args.inner;
+    return Element{args.x[first + i], args.scale ? args.scale[j] : 1, args.bias ? args.bias[j] : 0};
+  };
+  for_each_loaded(args.cols, load_scaled, [&](int64_t i, const Element& e) {
+    float value = (e.x - mean) * inv_std;
+    if (args.scale) value *= e.scale;
+    if (args.bias) value += e.bias;
+    store_as(kType, args.y, first + i, value);
+  });
+}
+
 }  // namespace
 }  // namespace spark
 
@@ -81,29 +107,13 @@ extern "C" __global__ void softmax_backward_f32(spark::SoftmaxBackwardArgs args)
   });
 }
 
-extern "C" __global__ void norm_f32(spark::NormArgs args) {
-  const int64_t row = blockIdx.x, first = row * args.cols, scales = row % args.groups * args.cols;
-  const auto load = [&](int64_t i) { return args.x[first + i]; };
-  const float mean =
-      args.centered ? spark::sum_over(args.cols, load, [](float x) { return x; }) / args.cols : 0;
-  const float squares = spark::sum_over(args.cols, load, [&](float x) { return (x - mean) * (x - mean); });
-  const float inv_std = 1 / sqrtf(squares / args.cols + args.eps);
-  if (threadIdx.x == 0 && args.mean) args.mean[row] = mean;
-  if (threadIdx.x == 0 && args.inv_std) args.inv_std[row] = inv_std;
-  struct Element {
-    float x, scale, bias;
-  };
-  const auto load_scaled = [&](int64_t i) {
-    const int64_t j = args.inner == 1 ? scales + i : (scales + i) / args.inner;
-    return Element{args.x[first + i], args.scale ? args.scale[j] : 1, args.bias ? args.bias[j] : 0};
-  };
-  spark::for_each_loaded(args.cols, load_scaled, [&](int64_t i, const Element& e) {
-    float value = (e.x - mean) * inv_std;
-    if (args.scale) value *= e.scale;
-    if (args.bias) value += e.bias;
-    args.y[first + i] = value;
-  });
-}
+#define SPARK_DEFINE(type, enumerator)                           \
+  extern "C" __global__ void norm_##type(spark::NormArgs args) { \
+    spark::norm<spark::FloatType::enumerator>(args);             \
+  }
+SPARK_DEFINE(f32, kF32)
+SPARK_DEFINE(bf16, kBF16)
+SPARK_DEFINE(f16, kF16)
 
 extern "C" __global__ void norm_backward_f32(spark::NormBackwardArgs args) {
   const int64_t row = blockIdx.x, first = row * args.cols, scales = row % args.groups * args.cols;

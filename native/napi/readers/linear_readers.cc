@@ -27,6 +27,14 @@ Matrices read_matrices(Arguments& in, const char* name, const char* strides_name
   return {in.input<float>(name, extent(sizes, strides)), strides[0], strides[1], strides[2], strides[3]};
 }
 
+// Refuses x in other numbers, or other rows, than the product would make of it.
+void expect_rounded(const LinearArgs& args) {
+  const bool same = args.compute == (args.x_dtype == FloatType::kBF16 ? Compute::kBF16 : Compute::kF16);
+  if (args.x_dtype == FloatType::kF32 || (same && args.weight.cols % kDepthUnit == 0)) return;
+  throw Error("ERR_SHAPE", message("xDtype ", dtype_name(dtype_of(args.x_dtype)),
+                                   " is for products in it, of ", kDepthUnit, " · n columns"));
+}
+
 }  // namespace
 
 LinearArgs read_linear(Arguments& in) {
@@ -34,14 +42,17 @@ LinearArgs read_linear(Arguments& in) {
   args.weight = in.stored_weight("weight");
   args.tokens = in.size("tokens");
   const int64_t rows = args.weight.rows;
-  args.x = in.input<float>("x", elements(args.tokens, args.weight.cols));
+  args.compute = in.compute("compute", args.weight);
+  args.x_dtype = in.float_type("xDtype");
+  expect_rounded(args);
+  args.x = in.input("x", dtype_of(args.x_dtype), elements(args.tokens, args.weight.cols));
   args.row_scale = in.optional_input<float>("rowScale", rows);
   args.bias = in.optional_input<float>("bias", rows);
   args.residual = in.optional_input<float>("residual", elements(args.tokens, rows));
   args.gate = in.optional_input<float>("gate", elements(args.tokens, rows));
   args.activation = in.activation("activation");
-  args.compute = in.compute("compute", args.weight);
-  args.y = in.output<float>("y", elements(args.tokens, rows));
+  args.y_dtype = in.float_type("yDtype");
+  args.y = in.output("y", dtype_of(args.y_dtype), elements(args.tokens, rows));
   return args;
 }
 

@@ -33,26 +33,27 @@ void store_linear(const LinearArgs& args, int64_t t, int64_t o, int64_t count, c
   if (args.residual) {
     for (int64_t j = 0; j < count; ++j) values[j] += args.residual[at + j];
   }
-  std::copy_n(values, count, args.y + at);
+  std::copy_n(values, count, static_cast<float*>(args.y) + at);
 }
 
 }  // namespace
 
 void linear(const LinearArgs& args) {
   const int64_t in = args.weight.cols, out = args.weight.rows;
+  const auto* x = static_cast<const float*>(args.x);
   const auto store = [&](int64_t t, int64_t o, int64_t count, const float* sums) {
     store_linear(args, t, o, count, sums);
   };
   if (args.compute == Compute::kBF16 && kernels().dot.bf16) {
-    return product_bf16(args.tokens, args.x, args.weight, store);
+    return product_bf16(args.tokens, x, args.weight, store);
   }
   if (args.compute == Compute::kI8 && args.weight.packed) {
-    return product_integer(args.tokens, args.x, args.weight, store);
+    return product_integer(args.tokens, x, args.weight, store);
   }
   std::vector<float> rounded;
-  if (args.compute == Compute::kNVFP4) rounded = rounded_to_nvfp4(args.x, args.tokens, in);
-  if (args.compute == Compute::kI8) rounded = rounded_to_integers(args.x, args.tokens * in);
-  const float* x = rounded.empty() ? args.x : rounded.data();
+  if (args.compute == Compute::kNVFP4) rounded = rounded_to_nvfp4(x, args.tokens, in);
+  if (args.compute == Compute::kI8) rounded = rounded_to_integers(x, args.tokens * in);
+  if (!rounded.empty()) x = rounded.data();
   product(args.tokens, out, {{rows_of(x, in), rows_of(args.weight), in}}, store);
 }
 

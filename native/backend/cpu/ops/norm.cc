@@ -23,7 +23,7 @@ void for_each_run(int64_t row, int64_t cols, int64_t groups, int64_t inner, cons
 void norm_row(const RowKernels& loops, const NormArgs& args, int64_t row) {
   const int64_t cols = args.cols;
   const float* x = args.x + row * cols;
-  float* y = args.y + row * cols;
+  float* y = static_cast<float*>(args.y) + row * cols;
   const float mean = args.centered ? loops.sum(x, cols) / cols : 0;
   const float inv_std = 1 / std::sqrt(loops.square_sum(x, cols, mean) / cols + args.eps);
   if (args.mean) args.mean[row] = mean;

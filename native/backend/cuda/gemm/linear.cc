@@ -2,6 +2,7 @@
 #include <string>
 
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/gemm/cublaslt.h"
 #include "backend/cuda/gemm/product.h"
 #include "backend/cuda/runtime/launch.h"
 #include "core/error.h"
@@ -10,7 +11,14 @@
 namespace spark::cuda {
 
 void linear(const LinearArgs& args) {
-  ProductArgs product = with_rows(args.tokens, rows_of(args.x, args.weight.cols), args.weight, args.y);
+  const bool packed = args.x_dtype != FloatType::kF32;
+  if (packed && !is_blas_aligned(args.x)) {
+    throw Error("ERR_ARGUMENT", "x in 16 bits must begin on a multiple of 16 bytes");
+  }
+  const Lines x = packed ? Lines{} : rows_of(static_cast<const float*>(args.x), args.weight.cols);
+  ProductArgs product = with_rows(args.tokens, x, args.weight, static_cast<float*>(args.y));
+  if (packed) product.packed_a = static_cast<const uint16_t*>(args.x);
+  product.epilogue.out_dtype = args.y_dtype;
   product.epilogue.col_factor = args.row_scale;
   product.epilogue.mask = args.gate;
   product.epilogue.bias = args.bias;

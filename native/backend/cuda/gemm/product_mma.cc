@@ -67,7 +67,7 @@ void launch_batch(DType number, const ProductMmaArgs& args) {
 bool is_narrow(const ProductArgs& args) {
   const Epilogue& to = args.epilogue;
   return args.cols <= kNarrow && args.depth2 == 0 && args.w.dtype == DType::kF32 && !to.bias &&
-         !to.col_factor;
+         !to.col_factor && to.out_dtype == FloatType::kF32;
 }
 
 // The transposed product: the left operand is the weight of launch_few, the right one its few rows.
@@ -178,8 +178,8 @@ Packed::Packed(DType number, const Lines& lines, int64_t count, int64_t depth, c
 bool takes_sums(const ProductMmaArgs& args) {
   const Epilogue& to = args.epilogue;
   return is_blas_aligned(to.out) && args.depth2 == 0 && to.row_stride == args.cols && to.col_stride == 1 &&
-         !to.add && to.factor == 1 && !to.row_factor && !to.col_factor && !to.mask && !to.bias &&
-         !to.residual && !to.copy && to.activation == Activation::kNone;
+         !to.add && to.out_dtype == FloatType::kF32 && to.factor == 1 && !to.row_factor && !to.col_factor &&
+         !to.mask && !to.bias && !to.residual && !to.copy && to.activation == Activation::kNone;
 }
 
 void launch_epilogue(DType number, const ProductMmaArgs& args, const float* parts, int64_t count,

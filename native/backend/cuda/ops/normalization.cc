@@ -1,6 +1,7 @@
 // normalization.cc: launchers of softmax, normalizations and batch statistics.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/launch.h"
+#include "core/error.h"
 
 namespace spark::cuda {
 namespace {
@@ -23,8 +24,8 @@ void softmax_backward(const SoftmaxBackwardArgs& args) {
 }
 
 void norm(const NormArgs& args) {
-  launch("normalization", "norm_f32", Grid{args.rows}, Threads{args.cols < kLong ? kThreads : kThreadsOfLong},
-         0, args);
+  launch("normalization", message("norm_", dtype_name(dtype_of(args.y_dtype))), Grid{args.rows},
+         Threads{args.cols < kLong ? kThreads : kThreadsOfLong}, 0, args);
 }
 
 void norm_backward(const NormBackwardArgs& args) {

@@ -162,14 +162,6 @@ Activation Arguments::activation(const char* name) const {
   throw Error("ERR_ARGUMENT", message(name, " is not an activation: '", text, "'"));
 }
 
-FloatType Arguments::float_type(const char* name) const {
-  const auto type = choice<FloatType>(name, {"f32", "bf16", "f16"});
-  if (type != FloatType::kF32 && !placement_) {
-    throw Error("ERR_UNSUPPORTED", message(name, " ", text(name), " is for CUDA. Use f32"));
-  }
-  return type;
-}
-
 Compute Arguments::compute(const char* name, const Weight& weight) const {
   const char* names[] = {"f32", "bf16", "f16", "nvfp4", "i8"};
   const std::string given = has(name) ? text(name) : names[0];

@@ -72,7 +72,6 @@ class Arguments {
   DType dtype(const char* name) const;
   Nvfp4Recipe nvfp4_recipe(const char* name) const;  // modelopt where it is absent
   Activation activation(const char* name) const;     // none where it is absent
-  FloatType float_type(const char* name) const;      // f32 where it is absent, and on the CPU
   // Of products with the rows of `weight`; f32 where it is absent. plain_compute is that of gradients and
   // convolutions, which are not formed in NVFP4.
   Compute compute(const char* name, const Weight& weight) const;

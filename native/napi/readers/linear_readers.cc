@@ -37,13 +37,19 @@ void expect_rounded(const LinearArgs& args) {
 
 }  // namespace
 
+FloatType read_float_type(const Arguments& in, const char* name) {
+  const auto type = in.choice<FloatType>(name, {"f32", "bf16", "f16"});
+  if (type == FloatType::kF32 || in.placed()) return type;
+  throw Error("ERR_UNSUPPORTED", message(name, " ", in.text(name), " is for CUDA. Use f32"));
+}
+
 LinearArgs read_linear(Arguments& in) {
   LinearArgs args{};
   args.weight = in.stored_weight("weight");
   args.tokens = in.size("tokens");
   const int64_t rows = args.weight.rows;
   args.compute = in.compute("compute", args.weight);
-  args.x_dtype = in.float_type("xDtype");
+  args.x_dtype = read_float_type(in, "xDtype");
   expect_rounded(args);
   args.x = in.input("x", dtype_of(args.x_dtype), elements(args.tokens, args.weight.cols));
   args.row_scale = in.optional_input<float>("rowScale", rows);
@@ -51,7 +57,7 @@ LinearArgs read_linear(Arguments& in) {
   args.residual = in.optional_input<float>("residual", elements(args.tokens, rows));
   args.gate = in.optional_input<float>("gate", elements(args.tokens, rows));
   args.activation = in.activation("activation");
-  args.y_dtype = in.float_type("yDtype");
+  args.y_dtype = read_float_type(in, "yDtype");
   args.y = in.output("y", dtype_of(args.y_dtype), elements(args.tokens, rows));
   return args;
 }

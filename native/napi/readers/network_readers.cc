@@ -135,7 +135,7 @@ NormArgs read_norm(Arguments& in) {
   args.x = in.input<float>("x", count);
   args.scale = in.optional_input<float>("scale", scales);
   args.bias = in.optional_input<float>("bias", scales);
-  args.y_dtype = in.float_type("yDtype");
+  args.y_dtype = read_float_type(in, "yDtype");
   args.y = in.output("y", dtype_of(args.y_dtype), count);
   args.mean = in.optional_output<float>("mean", args.rows);
   args.inv_std = in.optional_output<float>("invStd", args.rows);

@@ -11,4 +11,7 @@ namespace spark::napi {
 
 UnaryFn unary_fn(const Arguments& in);  // the field `fn`
 
+// Of an activation; f32 where it is absent, and on the CPU.
+FloatType read_float_type(const Arguments& in, const char* name);
+
 }  // namespace spark::napi

@@ -62,7 +62,7 @@ const families = {
   conv: { rows: conv },
   'pointwise-depthwise': { rows: pointwiseDepthwise },
   attention: { rows: attention },
-  paged: { rows: paged },
+  paged: { rows: paged, targets: ['cuda'] },
   norm: { rows: norm },
   functions: { rows: functions },
   pools: { rows: pools },

@@ -352,6 +352,11 @@ const cuda = [
     rows: { name: 'text decode', shape: /^depth 0 x1$/, dtype: /^q4_0$/ },
   },
   {
+    name: 'attention of a prompt of 4,096 tokens over blocks, bf16, of the fastest GEMM',
+    goal: '>= 40 %',
+    rows: { name: 'paged attention', shape: /^1 x 4096 /, dtype: /^bf16$/ },
+  },
+  {
     name: 'two models side by side over one after the other',
     goal: '>= 1.3 x',
     rows: { name: 'side by side', shape: / T16$/ },

@@ -1,5 +1,5 @@
 // paged.js: attention over blocks of keys and values: a step of decoding, steps of eight sequences, and a prompt, with
-// caches of f32 and f16.
+// caches of f32 and f16; on a GPU prompts in bf16, too.
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { expectClose } from './conv.js'
@@ -15,12 +15,18 @@ const shapes = [
   [8, 1, 2047],
   [1, 512, 0],
 ]
+/** @type {[number, number, number][]} */
+const prompts = [
+  [1, 512, 0],
+  [1, 4096, 0],
+]
 
 /** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
 export async function* paged(kernels) {
   if (!kernels.supports('pagedAttention')) return
-  for (const [sequences, rows, past] of shapes) {
-    for (const cacheDtype of /** @type {const} */ (['f32', 'f16'])) {
+  const onGpu = kernels.backend === 'cuda' ? /** @type {const} */ (['bf16']) : []
+  for (const cacheDtype of /** @type {const} */ (['f32', 'f16', ...onGpu])) {
+    for (const [sequences, rows, past] of cacheDtype === 'bf16' ? prompts : shapes) {
       const operands = new Operands(kernels)
       const [tokens, length] = [sequences * rows, past + rows]
       const table = Math.ceil(length / blockSize)
@@ -65,18 +71,23 @@ export async function* paged(kernels) {
         keyCache,
         valueCache,
         y,
+        compute: cacheDtype === 'bf16' ? cacheDtype : /** @type {const} */ ('f32'),
       }
       const isStep = rows === 1
       yield {
         name: 'paged attention',
         shape: `${sequences} x ${rows} behind ${past}, h${heads}/${kvHeads} d${depth}`,
-        dtype: cacheDtype === 'f32' ? 'f32' : `f32, cache ${cacheDtype}`,
+        dtype: cacheDtype === args.compute ? cacheDtype : `f32, cache ${cacheDtype}`,
         ...(isStep
           ? { bytes: keyCache.byteLength + valueCache.byteLength, bandwidth: 'read' }
           : { flops: 2 * sequences * heads * rows * (rows + 2 * past + 1) * depth }),
         run: () => kernels.run('pagedAttention', args),
         check: async () => {
           if (cacheDtype === 'f32') expectClose(y, await denseOutput(kernels, args, rows, length), 1e-5)
+          if (cacheDtype !== 'bf16') return
+          const exact = await operands.put(new Float32Array(y.length))
+          await kernels.run('pagedAttention', { ...args, compute: 'f32', y: exact })
+          expectClose(y, exact, 3e-2)
         },
       }
       operands.dispose()

@@ -221,8 +221,12 @@ t.test(
     }
     const layer = ['nvfp4_activation_codes', 'linear_fp4_mma']
     t.same(await launchesOf('nvfp4'), [...layer, ...layer])
-    const rounded = ['pack_rows_bf16', 'linear_mma_64_nvfp4']
-    t.same(await launchesOf('f32'), [...rounded, ...rounded])
+    const batch = 'linear_mma_64_nvfp4'
+    t.same(
+      await launchesOf('f32'),
+      ['pack_rows_bf16', batch, batch],
+      'the first product rounds for the second',
+    )
   },
 )
 

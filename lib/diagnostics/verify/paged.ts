@@ -38,13 +38,14 @@ export function pagedCases(sizes: VerifySizes): VerifyCase[] {
       }),
     ),
     ...(['bf16', 'f16'] as const).flatMap(compute =>
-      [compute, 'f8_e4m3' as const, 'i8' as const].map(dtype =>
+      ([compute, 'f32', 'f8_e4m3', 'i8'] as const).map(dtype => {
         // Queries, keys, values and weights are rounded.
-        verifyCase('pagedAttention', `prompts in ${compute}, ${dtype}`, ['y'], 2 * tolerances[dtype], () => {
+        const tolerance = 2 * tolerances[dtype === 'f32' ? compute : dtype]
+        return verifyCase('pagedAttention', `prompts in ${compute}, ${dtype}`, ['y'], tolerance, () => {
           const args = pagedArgs(sizes, false, { lengths: [67 + sizes.tokens, 40], past: [0, 0] })
           return { ...args, ...emptyCaches(args, dtype), compute }
-        }),
-      ),
+        })
+      }),
     ),
   ]
 }

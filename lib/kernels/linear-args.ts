@@ -1,10 +1,10 @@
 // linear-args.ts: arguments of linear layers and of products of matrices. Contract: native/backend/linear_args.h. Sizes:
 // T tokens (rows of an activation), I in features, O out features.
-import type { HalfType, TypedArrayOf } from '../core/dtype.js'
+import type { TypedArrayOf } from '../core/dtype.js'
 import type { Compute, FloatCompute, Weight } from './weight-args.js'
 
 /** Types of activations; on CUDA those of 16 bits, too, which products take without rounding them. */
-export type ActivationDType = 'f32' | HalfType
+export type ActivationDType = 'f32' | 'bf16' | 'f16'
 
 /** Elements of an {@link ActivationDType}. */
 export type Activations = TypedArrayOf<ActivationDType>

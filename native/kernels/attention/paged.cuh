@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/paged_args.h"
+#include "kernels/attention/paged_args.h"
 #include "kernels/gemm/bytes.cuh"
 
 namespace spark {
@@ -40,6 +41,28 @@ __device__ PagedRow paged_row(const PagedAttentionArgs& args, int64_t n) {
   }
   return {low, position, past < 0 || args.starts[low] < 0 ? kBroken : token};
 }
+
+// The rows of a tile, which share a head of keys: tokens that follow each other, each with some of its heads.
+struct PagedTile {
+  const PagedAttentionArgs& args;
+  const PagedTiles& tiles;
+  int64_t kv_head, first_head, first_token;
+
+  __device__ PagedTile(const PagedAttentionArgs& args, const PagedTiles& tiles, int64_t tile)
+      : args(args),
+        tiles(tiles),
+        kv_head(tile / tiles.of_group % args.shape.kv_heads),
+        first_head(tile % tiles.of_group * tiles.heads),
+        first_token(tile / tiles.of_group / args.shape.kv_heads * tiles.tokens) {}
+
+  __device__ int64_t token_of(int row) const { return first_token + row / tiles.heads; }
+  // The head of the queries of a row; negative where there is no such row.
+  __device__ int64_t head_of(int row) const {
+    const int64_t group = args.shape.heads / args.shape.kv_heads, head = first_head + row % tiles.heads;
+    const bool inside = row < tiles.tokens * tiles.heads && token_of(row) < args.shape.tokens && head < group;
+    return inside ? kv_head * group + head : -1;
+  }
+};
 
 // The numbers of codes with a scale.
 struct Int8 {

@@ -149,17 +149,13 @@ struct Tile {
   }
 
   __device__ void find_rows(int64_t tile) {
-    const int64_t group = args.shape.heads / args.shape.kv_heads;
-    const int64_t first_head = tile % tiles.of_group * tiles.heads, rest = tile / tiles.of_group;
-    kv_head = rest % args.shape.kv_heads;
+    const PagedTile place(args, tiles, tile);
+    kv_head = place.kv_head;
     if (threadIdx.x < kRows) {
-      const int64_t n = rest / args.shape.kv_heads * tiles.tokens + threadIdx.x / tiles.heads;
-      const int64_t head = first_head + threadIdx.x % tiles.heads;
       TileRow& row = shared.rows[threadIdx.x];
-      row = {n, -1, {kPadding, 0, kPadding}};
-      if (threadIdx.x < tiles.tokens * tiles.heads && n < args.shape.tokens && head < group) {
-        row.head = kv_head * group + head;
-        row.at = paged_row(args, n);
+      row = {place.token_of(threadIdx.x), place.head_of(threadIdx.x), {kPadding, 0, kPadding}};
+      if (row.head >= 0) {
+        row.at = paged_row(args, row.n);
         if (row.at.token < 0) row.at.sequence = kPadding;
       }
     }

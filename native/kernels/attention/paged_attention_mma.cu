@@ -162,17 +162,15 @@ struct MmaTile {
   __device__ const TileRow& own(int i) const { return shared.rows[own_at(i)]; }
 
   __device__ void find_rows(int64_t tile) {
-    const int64_t group = args.shape.heads / args.shape.kv_heads;
-    const int64_t first_head = tile % tiles.of_group * tiles.heads, rest = tile / tiles.of_group;
-    kv_head = rest % args.shape.kv_heads;
+    const PagedTile place(args, tiles, tile);
+    kv_head = place.kv_head;
     if (threadIdx.x < kTile) {
-      const int64_t n = rest / args.shape.kv_heads * tiles.tokens + threadIdx.x / tiles.heads;
-      const int64_t head = first_head + threadIdx.x % tiles.heads;
       TileRow& row = shared.rows[threadIdx.x];
       row = {-1, 0, 0, kPadding, kPadding};
-      if (threadIdx.x < tiles.tokens * tiles.heads && n < args.shape.tokens && head < group) {
+      const int64_t n = place.token_of(threadIdx.x), head = place.head_of(threadIdx.x);
+      if (head >= 0) {
         const PagedRow at = paged_row(args, n);
-        row = {n * args.shape.heads + kv_head * group + head, first_seen(args, at.position), at.position + 1,
+        row = {n * args.shape.heads + head, first_seen(args, at.position), at.position + 1,
                at.token < 0 ? kPadding : at.sequence, at.token};
       }
     }

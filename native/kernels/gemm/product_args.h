@@ -102,9 +102,8 @@ struct ExpertGroups {
 // x[rows, cols] quantized for a product in NVFP4, each row with a tensor scale of its own.
 //   nvfp4_activation_codes  codes[rows, padded_depth(cols / 4)], four E2M1 codes in each element;
 //                           scales[rows, cols / 16]; factors[rows] = tensor scale · w_scale
-//   nvfp4_activation_bf16   codes[rows, padded_depth(cols)] = code · block scale · tensor scale as bf16,
-//   which
-//                           is exact
+//   nvfp4_activation_bf16   codes[rows, padded_depth(cols)] = code · block scale · tensor scale, exact
+//                           in bf16
 struct Nvfp4ActivationArgs {
   const float* x;
   int64_t rows, cols;

@@ -1,6 +1,6 @@
 // nvfp4_activation.cu: an f32 activation in NVFP4 by the recipe `modelopt`, each row with the tensor scale
 // that its largest magnitude asks for (struct Nvfp4ActivationArgs of product_args.h). One block per row,
-// those that fill a tile of scales included; a row is read twice, the second time from a cache. Reference:
+// which is read twice, the second time from a cache. Reference:
 // native/backend/cpu/quantize/nvfp4.cc
 #include "kernels/gemm/pairs.cuh"
 #include "kernels/gemm/product_args.h"

@@ -357,6 +357,11 @@ const cuda = [
     rows: { name: 'paged attention', shape: /^1 x 4096 /, dtype: /^bf16$/ },
   },
   {
+    name: 'gradients of attention, 2,048 tokens, bf16, of the fastest GEMM',
+    goal: '>= 25 %',
+    rows: { name: 'attention backward', shape: / 2048x2048 /, dtype: /^f32 in bf16$/ },
+  },
+  {
     name: 'two models side by side over one after the other',
     goal: '>= 1.3 x',
     rows: { name: 'side by side', shape: / T16$/ },

@@ -34,6 +34,7 @@ const families = [
     'dora_norm',
     'attention',
     'attention_mma',
+    'attention_backward_mma',
     'paged_attention',
     'paged_attention_mma',
     'conv',

@@ -194,6 +194,8 @@ export interface AttentionInputs {
   maskStrides?: HeadStrides | undefined
   /** Of `y`. */
   yStrides: HeadStrides
+  /** A GPU rounds its operands to bf16 or f16; other backends compute in f32. Default: f32. */
+  compute?: FloatCompute | undefined
 }
 
 /** y = softmax(scale · q·kᵀ + mask) · v for each head; see `AttentionArgs` in native/backend/network_args.h. */
@@ -202,8 +204,6 @@ export interface AttentionArgs extends AttentionInputs {
   y: Float32Array
   /** Output for the backward pass, [B, H, T]: log Σ e^score; absent: not computed. */
   logSum?: Float32Array | undefined
-  /** A GPU rounds its operands to bf16 or f16; other backends compute in f32. Default: f32. */
-  compute?: FloatCompute | undefined
 }
 
 /** Gradients of {@link AttentionArgs}; see `AttentionBackwardArgs` in native/backend/network_args.h. */

@@ -70,8 +70,8 @@ export interface TrainerOptions {
    */
   readonly memoryBudget?: number
   /**
-   * Operands and results of matrix products and convolutions, including weights, are rounded to this precision in both
-   * passes. Accumulation, all other operations, the adapter, the loss and the optimizer use f32. On the CPU this simulates
+   * Operands and results of matrix products, convolutions and attention, including weights, are rounded to this precision
+   * in both passes. Accumulation, all other operations, the adapter, the loss and the optimizer use f32. On the CPU this simulates
    * 16-bit training and is not faster. In fp16 the loss is scaled dynamically: by 2^16 initially, half of that after a
    * step with gradients that are not finite, which is skipped, and twice as much after 2000 consecutive updates.
    * Default: fp32.

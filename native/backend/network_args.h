@@ -126,7 +126,8 @@ struct AttentionArgs {
   Compute compute;  // f32, bf16 or f16
 };
 
-// dq, dk and dv lie as q, k and v, and dy as y. A row of dk and dv is the sum over the heads that meet it.
+// dq, dk and dv lie as q, k and v, and dy as y. A row of dk and dv is the sum over the heads that meet it. In
+// bf16 and f16 a GPU rounds q, k, v, dy, the softmax and the gradients of w; other backends compute in f32.
 struct AttentionBackwardArgs {
   AttentionArgs forward;  // its y and log_sum are read
   const float* dy;

@@ -288,6 +288,19 @@ t.test('operations of networks', async t => {
     'attention_query_gradient_f32 4 256x1',
     'attention_key_gradient_f32 6 256x1',
   ])
+  const backward = (more: string) =>
+    launches(`run('attentionBackward', 'f32', { ${attention}, compute: 'f16', ${more} })`)
+  const packed = Array(4).fill('attention_pack_f16 1 256x1')
+  t.same(await backward(''), [
+    'attention_products_f32 1 256x1',
+    ...packed,
+    'attention_query_gradient_f16_64 2 128x1', // 2 heads of 9 queries meet a head of keys
+    'attention_key_gradient_f16_64 2 128x1',
+  ])
+  const onlyKeys = `queries: 33, keys: 65, dq: undefined, dk: f32(640), dy: f32(640), logSum: f32(132)`
+  const long = (depth: number) => `${rows(depth)}, ${onlyKeys}`
+  t.same((await backward(long(65))).at(-1), 'attention_key_gradient_f16_128 4 128x1')
+  t.same((await backward(long(129))).at(-1), 'attention_key_gradient_f32 10 256x1')
 })
 
 t.test('a long sum of few tiles is cut', async t => {

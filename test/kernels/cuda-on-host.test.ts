@@ -90,7 +90,7 @@ check(
 
 check(
   'convolutions, attention and normalizations',
-  ['networks.cc', 'conv_mma.cc', 'attention_mma.cc', 'paged.cc', 'paged_mma.cc'],
+  ['networks.cc', 'conv_mma.cc', 'attention_mma.cc', 'attention_backward_mma.cc', 'paged.cc', 'paged_mma.cc'],
   [
     'conv',
     'normalization',
@@ -98,6 +98,7 @@ check(
     'conv_pack',
     'conv_mma',
     'attention_mma',
+    'attention_backward_mma',
     'paged_attention',
     'paged_attention_mma',
   ],

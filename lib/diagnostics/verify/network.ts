@@ -249,29 +249,28 @@ function batchNormCases(sizes: VerifySizes): VerifyCase[] {
 
 /** Grouped heads, causal, with a mask; rows before heads. On tensor cores rows of both lengths that have kernels, too. */
 function attentionCases(sizes: VerifySizes): VerifyCase[] {
-  const name = 'grouped, causal, masked'
-  const inputs = attentionInputs(sizes, 24, 40)
-  const count = inputs.batch * inputs.heads * inputs.queries
-  const y = values(count * inputs.valueDepth, 75)
-  return [
-    ...(['f32', 'bf16', 'f16'] as const).flatMap(compute =>
-      ([inputs, attentionInputs(sizes, 72, 100)] as const).map(operands => {
-        const variant = `${name}, rows of ${operands.depth} in ${compute}`
-        return verifyCase('attention', variant, ['y'], tolerances[compute], () => {
-          return { ...operands, compute, y: f32(count * operands.valueDepth) }
-        })
-      }),
-    ),
-    verifyCase('attentionBackward', name, ['dq', 'dk', 'dv'], 1e-5, () => ({
-      ...inputs,
-      y,
-      logSum: f32(count).fill(4),
-      dy: values(y.length, 76),
-      dq: f32(inputs.q.length),
-      dk: f32(inputs.k.length),
-      dv: f32(inputs.v.length),
-    })),
-  ]
+  const lengths = [attentionInputs(sizes, 24, 40), attentionInputs(sizes, 72, 100)]
+  return (['f32', 'bf16', 'f16'] as const).flatMap(compute =>
+    lengths.flatMap(inputs => {
+      const name = `grouped, causal, masked, rows of ${inputs.depth} in ${compute}`
+      const count = inputs.batch * inputs.heads * inputs.queries
+      const y = values(count * inputs.valueDepth, 75)
+      const tolerance = tolerances[compute]
+      return [
+        verifyCase('attention', name, ['y'], tolerance, () => ({ ...inputs, compute, y: f32(y.length) })),
+        verifyCase('attentionBackward', name, ['dq', 'dk', 'dv'], tolerance, () => ({
+          ...inputs,
+          compute,
+          y,
+          logSum: f32(count).fill(4),
+          dy: values(y.length, 76),
+          dq: f32(inputs.q.length),
+          dk: f32(inputs.k.length),
+          dv: f32(inputs.v.length),
+        })),
+      ]
+    }),
+  )
 }
 
 function attentionInputs({ tokens, rows }: VerifySizes, depth: number, valueDepth: number) {

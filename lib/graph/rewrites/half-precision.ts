@@ -1,17 +1,18 @@
-// half-precision.ts: what enters and leaves matrix products and convolutions is rounded to 16 bits, in both passes.
+// half-precision.ts: what enters and leaves matrix products, convolutions and attention is rounded to 16 bits, in both passes.
 import { int } from '../attributes.js'
 import { GraphBuilder } from '../builder.js'
 import { onnxNumbers } from '../element-types.js'
 import { type Graph, makeNode, type Node, sparkDomain } from '../graph.js'
 import { type Fact, inferFacts } from '../shape-inference.js'
 
-/** Inputs of operators that are products: the operands that are multiplied. A DoRA layer's A, B and magnitude stay f32. */
+/** Inputs of operators that multiply: the operands that are multiplied. A DoRA layer's A, B and magnitude stay f32. */
 const operandsOf: Readonly<Record<string, readonly number[]>> = {
   MatMul: [0, 1],
   Gemm: [0, 1],
   Conv: [0, 1],
   ConvTranspose: [0, 1],
   DoRA: [0, 1],
+  Attention: [0, 1, 2],
 }
 
 /**

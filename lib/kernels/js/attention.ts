@@ -116,7 +116,8 @@ function copyRows(
 
 const sizeNames = ['batch', 'heads', 'queries', 'keys', 'depth', 'valueDepth'] as const
 
-function expectInputs({ heads, kvHeads, scale }: AttentionInputs): void {
+function expectInputs({ heads, kvHeads, scale, compute }: AttentionInputs): void {
+  expectProductCompute(compute)
   expectInteger('kvHeads', kvHeads, 1)
   expectNumber('scale', scale)
   expectFits(heads % kvHeads === 0, `heads is ${heads}, not a multiple of kvHeads, ${kvHeads}`)
@@ -148,10 +149,7 @@ export const attentionRows: KernelRows<'attention' | 'attentionBackward'> = {
   attention: {
     kernel: attention,
     sizes: sizeNames,
-    check(args) {
-      expectProductCompute(args.compute)
-      expectInputs(args)
-    },
+    check: expectInputs,
     operands(args) {
       const { batch, heads, queries } = args
       return { ...inputArrays(args), logSum: optional(batch * heads * queries) }

@@ -158,7 +158,7 @@ function attentionOf(ctx: Lowering, first: number, split: Split) {
     maskStrides: maskStrides?.slice(0, 3) as never,
     yStrides,
   }
-  return { k, v, past, flat, args }
+  return { q, k, v, past, flat, args }
 }
 
 /** Attention in one kernel, which holds no scores. */
@@ -167,20 +167,22 @@ function attention(ctx: Lowering): void {
     composedAttention(ctx)
     return
   }
-  const { k, v, args } = attentionOf(ctx, 0, [ctx.wants(1), ctx.wants(2)])
+  const { q, k, v, args } = attentionOf(ctx, 0, [ctx.wants(1), ctx.wants(2)])
   ctx.give(k, 1)
   ctx.give(v, 2)
-  ctx.step('attention', { ...args, y: ctx.write(), compute: ctx.computeOf({ kind: 'values', operands: [] }) })
+  const compute = ctx.computeOf({ kind: 'values', operands: [q, k, v] })
+  ctx.step('attention', { ...args, y: ctx.write(), compute })
 }
 
 /** dY, Q, K, V, mask, past K, past V, lengths → dQ, dK, dV. The forward pass is computed again for its sums. */
 function attentionGrad(ctx: Lowering): void {
-  const { k, v, past, flat, args } = attentionOf(ctx, 1, [false, false])
+  const { q, k, v, past, flat, args } = attentionOf(ctx, 1, [false, false])
+  const compute = ctx.computeOf({ kind: 'exact', operands: [ctx.input(0), q, k, v] })
   const [y, logSum] = [
     ctx.scratch(ctx.read(0).count),
     ctx.scratch(multiply(args.batch, args.heads, args.queries)),
   ]
-  ctx.step('attention', { ...args, y: y.write(), logSum: logSum.write() })
+  ctx.step('attention', { ...args, y: y.write(), logSum: logSum.write(), compute })
   const [dk, dv] = [k, v].map(({ shape, buffer }, i): Value | undefined =>
     ctx.wants(i + 1) ? { dtype: 'f32', shape, buffer: ctx.scratch(buffer.count) } : undefined,
   )
@@ -192,6 +194,7 @@ function attentionGrad(ctx: Lowering): void {
     dq: ctx.result(0),
     dk: dk?.buffer.write(),
     dv: dv?.buffer.write(),
+    compute,
   })
   for (const [i, whole] of [dk, dv].entries()) {
     if (!whole) continue

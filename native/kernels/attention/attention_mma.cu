@@ -3,8 +3,7 @@
 // …_128 take rows of up to so many numbers. A block has 64 rows of queries, 16 for each of its warps, and
 // meets 64 keys at a time, from key 0 on up to the last one that any of them sees. A row's result depends on
 // its own query and mask and on the keys alone. Reference: native/backend/cpu/attention/attention.cc
-#include "kernels/attention/attention.cuh"
-#include "kernels/attention/tile_mma.cuh"
+#include "kernels/attention/row_views.cuh"
 
 namespace spark {
 namespace {
@@ -15,40 +14,6 @@ struct HeadRows {
   int64_t step;
   int count;
   __device__ const float* operator()(int row) const { return row < count ? data + row * step : nullptr; }
-};
-
-// What a lane sees of each of its two rows.
-struct RowViews {
-  const float* mask[2];  // null: none
-  int seen[2];           // keys that causality lets it see
-
-  template <typename Queries>
-  __device__ RowViews(const Queries& queries, int top) {
-    const AttentionArgs& args = queries.args;
-    for (int i = 0; i < 2; ++i) {
-      const int row = top + i * 8;
-      mask[i] = args.mask ? queries.row_of(args.mask, args.mask_strides, row) : nullptr;
-      const int64_t keys = args.shape.keys;
-      seen[i] = static_cast<int>(args.causal ? min(keys, queries.query(row) + args.causal_offset + 1) : keys);
-    }
-  }
-
-  // Adds masks to the scores of the keys from `first` on and hides what is not seen.
-  __device__ void apply(int first, float (&scores)[kKeyBlocks][4]) const {
-#pragma unroll
-    for (int row = 0; row < 2; ++row) {
-      const int end = max(0, min(kTile, seen[row] - first));
-      if (mask[row]) {
-        float added[kKeyBlocks * 2];
-#pragma unroll
-        for (int i = 0; i < kKeyBlocks * 2; ++i)
-          added[i] = key_of(i) < end ? mask[row][first + key_of(i)] : 0;
-#pragma unroll
-        for (int i = 0; i < kKeyBlocks * 2; ++i) scores[i / 2][row * 2 + i % 2] += added[i] * kLog2e;
-      }
-      if (end < kTile) hide_keys(scores, row, 0, end);
-    }
-  }
 };
 
 // Rows of y from sums, two neighbours in a lane.

@@ -10,7 +10,8 @@ namespace attention_block {
 constexpr int kRows = 16, kThreads = 256;
 }
 
-// attention_mma.cu: rows of queries. It takes q, k and v of up to kMaxDepth elements a row.
+// attention_mma.cu and attention_backward_mma.cu: rows of queries, or of keys for their gradient. They take
+// q, k and v of up to kMaxDepth elements a row.
 namespace attention_mma_block {
 constexpr int kRows = 64, kMaxDepth = 128, kThreads = 128;
 }

@@ -1,4 +1,4 @@
-// tile_mma.cuh: 16 rows of queries for each warp against a tile of 64 keys on tensor cores, for the attention
+// tile_mma.cuh: 16 rows of queries for each warp against a tile of keys on tensor cores, for the attention
 // kernels in 16 bits. Scores are in units of ln 2, so that weights are powers of two.
 #pragma once
 
@@ -71,32 +71,40 @@ __device__ float row_sum(float value) {
 // Element i of the lane's scores of a row is that of this key of the tile.
 __device__ int key_of(int i) { return i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2; }
 
-// scores[16, 64] = q · keysᵀ of a warp.
-template <typename Number, int kDepth>
-__device__ void multiply_keys(const uint32_t (&q)[kDepth / 16][4], const uint16_t* keys, int steps,
-                              float (&scores)[kKeyBlocks][4]) {
+// sums[16, 8 · kBlocks] += a · rowsᵀ, of the 16 columns of step k.
+template <typename Number, int kDepth, int kBlocks>
+__device__ void multiply_step(const uint32_t (&a)[4], const uint16_t* rows, int k,
+                              float (&sums)[kBlocks][4]) {
   const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int n = 0; n < kBlocks; n += 2) {
+    uint32_t b[4];
+    load_matrices(b, rows + tile_offset<kDepth>(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
+    mma_16x8x16<Number>(sums[n], a, b[0], b[1]);
+    mma_16x8x16<Number>(sums[n + 1], a, b[2], b[3]);
+  }
+}
+
+// scores[16, 8 · kBlocks] += q · keysᵀ of a warp.
+template <typename Number, int kDepth, int kBlocks>
+__device__ void multiply_keys(const uint32_t (&q)[kDepth / 16][4], const uint16_t* keys, int steps,
+                              float (&scores)[kBlocks][4]) {
 #pragma unroll
   for (int k = 0; k < kDepth / 16; ++k) {
     if (k >= steps) break;
-#pragma unroll
-    for (int n = 0; n < kKeyBlocks; n += 2) {
-      uint32_t b[4];
-      load_matrices(b, keys + tile_offset<kDepth>(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
-      mma_16x8x16<Number>(scores[n], q[k], b[0], b[1]);
-      mma_16x8x16<Number>(scores[n + 1], q[k], b[2], b[3]);
-    }
+    multiply_step<Number, kDepth>(q[k], keys, k, scores);
   }
 }
 
 // Products become scores.
-__device__ void scale_scores(float (&scores)[kKeyBlocks][4], float scale, float softcap) {
+template <int kBlocks>
+__device__ void scale_scores(float (&scores)[kBlocks][4], float scale, float softcap) {
   if (softcap == 0) {
 #pragma unroll
-    for (int i = 0; i < kKeyBlocks * 4; ++i) scores[i / 4][i % 4] *= scale * kLog2e;
+    for (int i = 0; i < kBlocks * 4; ++i) scores[i / 4][i % 4] *= scale * kLog2e;
   } else {
 #pragma unroll
-    for (int i = 0; i < kKeyBlocks * 4; ++i) {
+    for (int i = 0; i < kBlocks * 4; ++i) {
       float& score = scores[i / 4][i % 4];
       score = softcap * kLog2e * tanhf(score * scale / softcap);
     }
@@ -104,9 +112,10 @@ __device__ void scale_scores(float (&scores)[kKeyBlocks][4], float scale, float 
 }
 
 // Keys outside of [begin, end) of the tile weigh nothing in row `row` of the lane.
-__device__ void hide_keys(float (&scores)[kKeyBlocks][4], int row, int begin, int end) {
+template <int kBlocks>
+__device__ void hide_keys(float (&scores)[kBlocks][4], int row, int begin, int end) {
 #pragma unroll
-  for (int i = 0; i < kKeyBlocks * 2; ++i) {
+  for (int i = 0; i < kBlocks * 2; ++i) {
     float& score = scores[i / 2][row * 2 + i % 2];
     score = key_of(i) >= begin && key_of(i) < end ? score : -INFINITY;
   }
@@ -138,12 +147,12 @@ __device__ void weigh(float (&scores)[kKeyBlocks][4], RowSums& rows, float (&sum
 }
 
 // sums[16, kDepth] += weights · values. Two blocks of weights are the left side of one mma as they lie.
-template <typename Number, int kDepth>
-__device__ void multiply_values(const float (&weights)[kKeyBlocks][4], const uint16_t* values, int steps,
+template <typename Number, int kDepth, int kBlocks>
+__device__ void multiply_values(const float (&weights)[kBlocks][4], const uint16_t* values, int steps,
                                 float (&sums)[kDepth / 8][4]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int k = 0; k < kTile / 16; ++k) {
+  for (int k = 0; k < kBlocks / 2; ++k) {
     const float(&low)[4] = weights[2 * k], (&high)[4] = weights[2 * k + 1];
     const uint32_t a[4] = {round_pair<Number>(low[0], low[1]), round_pair<Number>(low[2], low[3]),
                            round_pair<Number>(high[0], high[1]), round_pair<Number>(high[2], high[3])};

@@ -83,6 +83,7 @@ AttentionArgs read_attention_inputs(Arguments& in) {
     args.mask_strides = in.head_strides("maskStrides");
     args.mask = in.input<float>("mask", extent(args.mask_strides, batch, heads, queries, keys));
   }
+  args.compute = in.choice<Compute>("compute", {"f32", "bf16", "f16"});
   return args;
 }
 
@@ -202,7 +203,6 @@ AttentionArgs read_attention(Arguments& in) {
   const auto [batch, heads, kv_heads, queries, keys, depth, value_depth] = args.shape;
   args.y = in.output<float>("y", touched(args.y_strides, batch, heads, queries, value_depth));
   args.log_sum = in.optional_output<float>("logSum", elements(batch, heads, queries));
-  args.compute = in.choice<Compute>("compute", {"f32", "bf16", "f16"});
   return args;
 }
 

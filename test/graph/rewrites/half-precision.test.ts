@@ -151,6 +151,59 @@ t.test('a GPU forms products of 16 bits, a processor of f32', async t => {
   )
 })
 
+t.test('attention in both passes', async t => {
+  const inputs = ['q', 'k', 'v'].map(name => ({ name, type: tensorType('f32', [2, 3, 5, 8]) }))
+  const graph = makeGraph({
+    inputs,
+    outputs: [{ name: 'y' }],
+    nodes: [
+      makeNode('Attention', ['q', 'k', 'v'], ['y'], { attributes: { is_causal: int(1) } }),
+      makeNode('ReduceSumSquare', ['y'], ['loss'], { attributes: { keepdims: int(0) } }),
+    ],
+  })
+  const made = (step: Graph) => {
+    const { graph: both, gradients } = differentiate(step, { loss: 'loss', wrt: ['q', 'k', 'v'] })
+    return { ...both, outputs: [{ name: 'y' }, ...[...gradients.values()].map(name => ({ name }))] }
+  }
+  const computes = (step: Graph, backend: 'cpu' | 'cuda') => {
+    const { steps } = compile(made(step), { backend, bf16Support: 'matrix' })
+    const calls = steps.filter(({ op }) => op.startsWith('attention'))
+    return calls.map(({ op, args }) => `${op} ${(args as { compute?: string }).compute ?? 'f32'}`).sort()
+  }
+  const passes = ['attention', 'attention', 'attentionBackward']
+  const feeds = Object.fromEntries(inputs.map(({ name }) => [name, uniform(random, 240)]))
+  for (const dtype of ['f16', 'bf16'] as const) {
+    const step = roundProducts(graph, dtype)
+    t.strictSame(
+      computes(step, 'cuda'),
+      passes.map(op => `${op} ${dtype}`),
+      dtype,
+    )
+    t.strictSame(
+      computes(step, 'cpu'),
+      passes.map(op => `${op} f32`),
+      `${dtype} on a processor`,
+    )
+    for (const backend of backends) {
+      using plan = await Plan.create(made(step), await openKernels({ backend }))
+      for (const [name, values] of Object.entries(await plan.run(feeds))) {
+        const found = Float32Array.from(values as Float32Array)
+        identical(
+          t,
+          rounded(found, dtype),
+          found,
+          `${dtype} on ${backend}: ${name} holds numbers of that type`,
+        )
+      }
+    }
+  }
+  t.strictSame(
+    computes(graph, 'cuda'),
+    passes.map(op => `${op} f32`),
+    'operands of f32',
+  )
+})
+
 t.test('values of other types stay', async t => {
   const graph = makeGraph({
     inputs: [{ name: 'x', type: tensorType('f16', [3, 5]) }],

@@ -1,9 +1,11 @@
 // attention.cc: launchers of attention and its gradients.
 #include <algorithm>
+#include <string>
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/launch.h"
 #include "core/error.h"
+#include "kernels/attention/backward_args.h"
 #include "kernels/attention/blocks.h"
 
 namespace spark::cuda {
@@ -17,21 +19,67 @@ int64_t query_tiles(const AttentionShape& shape, int rows) {
   return ceil_div(shape.heads / shape.kv_heads * shape.queries, rows);
 }
 
+// Whether tensor cores compute a call; CUDA cores do where rows are too long for them.
+bool on_tensor_cores(const AttentionArgs& args) {
+  const int64_t longest = std::max(args.shape.depth, args.shape.value_depth);
+  return args.compute != Compute::kF32 && longest <= attention_mma_block::kMaxDepth;
+}
+
+// A kernel on tensor cores, by the number that it multiplies and the longest rows that it takes.
+std::string mma_kernel(const char* operation, const AttentionArgs& args) {
+  const int64_t longest = std::max(args.shape.depth, args.shape.value_depth);
+  return message(operation, args.compute == Compute::kF16 ? "_f16" : "_bf16", longest <= 64 ? "_64" : "_128");
+}
+
+// The rows of all heads of an operand, in the number of the mode.
+struct PackedRows {
+  PackedRows(const AttentionArgs& args, int64_t heads, int64_t rows, int64_t width,
+             const HeadStrides& strides, const float* data)
+      : count(args.shape.batch * heads * rows * packed_width(width)), scratch(count * sizeof(uint16_t)) {
+    launch("attention_backward_mma",
+           args.compute == Compute::kF16 ? "attention_pack_f16" : "attention_pack_bf16",
+           Grid{ceil_div(count / 8, kThreads)}, Threads{kThreads}, 0,
+           AttentionPackArgs{args.shape.batch, heads, rows, width, strides, data, scratch.as<uint16_t>()});
+  }
+  const uint16_t* get() const { return scratch.as<const uint16_t>(); }
+
+  const int64_t count;
+  const Scratch scratch;
+};
+
+void backward_on_tensor_cores(const AttentionBackwardArgs& args, const float* products) {
+  const AttentionArgs& forward = args.forward;
+  const auto& [batch, heads, kv_heads, queries, keys, depth, value_depth] = forward.shape;
+  const PackedRows q(forward, heads, queries, depth, forward.q_strides, forward.q);
+  const PackedRows k(forward, kv_heads, keys, depth, forward.k_strides, forward.k);
+  const PackedRows v(forward, kv_heads, keys, value_depth, forward.v_strides, forward.v);
+  const PackedRows dy(forward, heads, queries, value_depth, forward.y_strides, args.dy);
+  const PackedAttention packed{q.get(), k.get(), v.get(), dy.get()};
+  const Threads threads{attention_mma_block::kThreads};
+  if (args.dq) {
+    const int64_t tiles = query_tiles(forward.shape, attention_mma_block::kRows);
+    launch("attention_backward_mma", mma_kernel("attention_query_gradient", forward),
+           Grid{batch * kv_heads * tiles}, threads, 0, args, packed, products, tiles);
+  }
+  if (args.dk || args.dv) {
+    const int64_t tiles = ceil_div(keys, attention_mma_block::kRows);
+    launch("attention_backward_mma", mma_kernel("attention_key_gradient", forward),
+           Grid{batch * kv_heads * tiles}, threads, 0, args, packed, products, tiles);
+  }
+}
+
 }  // namespace
 
 void attention(const AttentionArgs& args) {
-  const AttentionShape& shape = args.shape;
-  const int64_t heads = shape.batch * shape.kv_heads, longest = std::max(shape.depth, shape.value_depth);
-  if (args.compute == Compute::kF32 || longest > attention_mma_block::kMaxDepth) {
-    const int64_t tiles = query_tiles(shape, kRows);
-    launch("attention", "attention_f32", Grid{heads * tiles}, Threads{kThreads}, 0, args, tiles);
+  const int64_t heads = args.shape.batch * args.shape.kv_heads;
+  if (on_tensor_cores(args)) {
+    const int64_t tiles = query_tiles(args.shape, attention_mma_block::kRows);
+    launch("attention_mma", mma_kernel("attention", args), Grid{heads * tiles},
+           Threads{attention_mma_block::kThreads}, 0, args, tiles);
     return;
   }
-  const int64_t tiles = query_tiles(shape, attention_mma_block::kRows);
-  launch(
-      "attention_mma",
-      message("attention_", args.compute == Compute::kF16 ? "f16" : "bf16", longest <= 64 ? "_64" : "_128"),
-      Grid{heads * tiles}, Threads{attention_mma_block::kThreads}, 0, args, tiles);
+  const int64_t tiles = query_tiles(args.shape, kRows);
+  launch("attention", "attention_f32", Grid{heads * tiles}, Threads{kThreads}, 0, args, tiles);
 }
 
 void attention_backward(const AttentionBackwardArgs& args) {
@@ -40,6 +88,10 @@ void attention_backward(const AttentionBackwardArgs& args) {
   const Scratch products(rows * sizeof(float));
   launch("attention", "attention_products_f32", Grid{ceil_div(rows, kThreads)}, Threads{kThreads}, 0,
          args.forward, args.dy, products.as<float>());
+  if (on_tensor_cores(args.forward)) {
+    backward_on_tensor_cores(args, products.as<const float>());
+    return;
+  }
   if (args.dq) {
     const int64_t tiles = query_tiles(shape, kRows);
     launch("attention", "attention_query_gradient_f32", Grid{heads * tiles}, Threads{kThreads}, 0, args,

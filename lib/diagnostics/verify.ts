@@ -4,7 +4,7 @@ import type { SparkError } from '../core/errors.js'
 import { floatReader } from '../kernels/js/elements.js'
 import type { HeldArray, KernelBackend, KernelOp, Kernels } from '../kernels/kernels.js'
 import { verifyCases } from './verify/cases.js'
-import type { VerifyCase, VerifySizes } from './verify/values.js'
+import { ownerOf, type VerifyCase, type VerifySizes } from './verify/values.js'
 
 /** What became of one operation on one backend. */
 export interface VerifyResult {
@@ -48,12 +48,11 @@ async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Ker
   const expected = Object.assign(current.args(), current.referenceArgs)
   reference.runSync(op, expected)
   const operands = current.args()
-  let held: [string, HeldArray][] = []
+  let held: HeldArray[] = []
   try {
     held = await holdOutputs(current, candidate, operands)
-    const actual = { ...operands, ...Object.fromEntries(held.map(([name, { array }]) => [name, array])) }
-    await candidate.run(op, actual)
-    const errors = current.outputs.map(name => largestError(output(actual, name), output(expected, name)))
+    await candidate.run(op, operands)
+    const errors = current.outputs.map(name => largestError(output(operands, name), output(expected, name)))
     const error = Math.max(...errors)
     if (error <= tolerance) return { ...about, status: 'passed', error }
     const worst = current.outputs[errors.indexOf(error)]
@@ -62,24 +61,28 @@ async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Ker
     if ((error as SparkError).code === 'ERR_UNSUPPORTED') return { ...about, status: 'unsupported', error: 0 }
     return { ...about, status: 'failed', error: Number.NaN, reason: (error as Error).message }
   } finally {
-    for (const [, { dispose }] of held) dispose()
+    for (const { dispose } of held) dispose()
   }
 }
 
-const operand = (args: object, name: string): ElementArray => (args as Record<string, ElementArray>)[name]!
-
 /** An output, of activations in 16 bits as f32. */
-function output(args: object, name: string): ElementArray {
-  const array = operand(args, name)
+function output(args: object, path: string): ElementArray {
+  const [owner, name] = ownerOf(args, path)
+  const array = owner[name]!
   const { yDtype } = args as { readonly yDtype?: HalfType | undefined }
   return name === 'y' && yDtype ? Float32Array.from(array.keys(), floatReader(yDtype, array)) : array
 }
 
-/** The outputs where the kernels write them: memory that calls share could still hold the right answer of another. */
-function holdOutputs(
-  { outputs }: VerifyCase,
-  candidate: Kernels,
-  operands: object,
-): Promise<[string, HeldArray][]> {
-  return Promise.all(outputs.map(async name => [name, await candidate.hold(operand(operands, name))]))
+/**
+ * Puts the outputs where the kernels write them: memory that calls share could still hold the right answer of another.
+ */
+function holdOutputs({ outputs }: VerifyCase, candidate: Kernels, args: object): Promise<HeldArray[]> {
+  return Promise.all(
+    outputs.map(async path => {
+      const [owner, name] = ownerOf(args, path)
+      const held = await candidate.hold(owner[name]!)
+      owner[name] = held.array
+      return held
+    }),
+  )
 }

@@ -238,10 +238,25 @@ export interface SoftmaxCrossEntropyArgs {
   dlogits?: Float32Array | undefined
 }
 
-/** One step of AdamW, in place; see `AdamwArgs` in native/backend/network_args.h. */
-export interface AdamwArgs {
+/** A tensor that AdamW trains. */
+export interface AdamwTensor {
   /** Number of elements. */
   count: number
+  /** Gradient. */
+  grad: Float32Array
+  /** Updated. */
+  param: Float32Array
+  /** First moment, updated. */
+  m: Float32Array
+  /** Second moment, updated. */
+  v: Float32Array
+}
+
+/** The most tensors of a step of AdamW. */
+export const maxAdamwTensors = 64
+
+/** One step of AdamW, in place; see `AdamwArgs` in native/backend/network_args.h. */
+export interface AdamwArgs {
   /** Counts from 1. An array of one number is read at each run of a plan. */
   step: number | Float64Array
   /** Learning rate, as `step`. */
@@ -254,14 +269,8 @@ export interface AdamwArgs {
   eps: number
   /** Decoupled: param −= lr · weightDecay · param. */
   weightDecay: number
-  /** Gradient. */
-  grad: Float32Array
-  /** Updated. */
-  param: Float32Array
-  /** First moment, updated. */
-  m: Float32Array
-  /** Second moment, updated. */
-  v: Float32Array
+  /** At most 64, none of which overlaps another. */
+  tensors: readonly AdamwTensor[]
 }
 
 /** Arguments of what lies between the layers of a network, and of its training. */

@@ -17,6 +17,7 @@ import { shareInPlace } from './arena.js'
 import { elideCopies } from './copies.js'
 import { type StateOptions, stateInput, storeStep } from './growing-state.js'
 import { halveActivations } from './half-activations.js'
+import { joinAdamw } from './join-adamw.js'
 import { joinConvolutions } from './join-convolutions.js'
 import { loweringOf } from './lower/index.js'
 import { Lowering, type Scope } from './lowering.js'
@@ -124,7 +125,7 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const needed = yield* removeDead(scope.steps, outputs)
   const { setup, sizing, steps: rest } = yield* splitSetup(needed, packing)
   const direct = yield* removeDead(yield* readInPlace(rest), outputs)
-  const copied = yield* elideCopies(direct)
+  const copied = yield* joinAdamw(yield* elideCopies(direct))
   const joined = packing ? yield* joinConvolutions(copied) : copied
   const steps = backend === 'cuda' ? yield* halveActivations(joined) : joined
   yield* shareInPlace(steps)

@@ -154,15 +154,23 @@ struct Scalar {
   SPARK_HOST_DEVICE double get() const { return at ? *at : value; }
 };
 
-// One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1.
-struct AdamwArgs {
+constexpr int64_t kMaxAdamwTensors = 64;  // they are a kernel parameter, of which there are 4 KiB
+
+struct AdamwTensor {
   int64_t count;
-  Scalar step, lr;
-  double beta1, beta2, eps, weight_decay;  // 1 − beta is formed in f64
   const float* grad;
   float* param;
   float* m;  // first moment
   float* v;  // second moment
+};
+
+// One AdamW step (Loshchilov and Hutter 2019, algorithm 2) of several tensors, in place; `step` counts
+// from 1. No tensor overlaps another.
+struct AdamwArgs {
+  Scalar step, lr;
+  double beta1, beta2, eps, weight_decay;  // 1 − beta is formed in f64
+  int64_t tensor_count;
+  AdamwTensor tensors[kMaxAdamwTensors];
 };
 
 }  // namespace spark

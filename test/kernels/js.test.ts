@@ -70,7 +70,7 @@ t.test('one step of AdamW', async t => {
   const [m, v] = [new Float32Array(2), new Float32Array(2)]
   const grad = new Float32Array([0.5, -0.25])
   const settings = { step: 1, lr: 0.1, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0.01 }
-  jsKernels.runSync('adamw', { count: 2, ...settings, grad, param, m, v })
+  jsKernels.runSync('adamw', { ...settings, tensors: [{ count: 2, grad, param, m, v }] })
   // The first step moves by lr · sign(grad), and the decay by lr · 0.01 of the parameter.
   close(t, param, [1 - 0.1 - 0.001, -2 + 0.1 + 0.002], 1e-7, 'parameters')
 })

@@ -275,7 +275,6 @@ function batchCases(weight: Weight): VerifyCase[] {
 function trainingCases(sizes: VerifySizes): VerifyCase[] {
   const { tokens, rows, cols } = sizes
   const classes = rows + 1
-  const count = rows * cols + 7
   const tolerance = sumTolerance(sizes)
   return [
     verifyCase('softmaxCrossEntropy', `${tokens}x${classes}`, ['loss', 'dlogits'], tolerance, () => ({
@@ -287,19 +286,25 @@ function trainingCases(sizes: VerifySizes): VerifyCase[] {
       dlogits: f32(tokens * classes),
     })),
     ...['step 3', 'step 3 in memory'].map((variant, inMemory) =>
-      verifyCase('adamw', variant, ['param', 'm', 'v'], tolerance, () => ({
-        count,
+      verifyCase('adamw', variant, adamwOutputs, tolerance, () => ({
         step: inMemory ? Float64Array.of(3) : 3,
         lr: inMemory ? Float64Array.of(1e-2) : 1e-2,
         beta1: 0.9,
         beta2: 0.999,
         eps: 1e-8,
         weightDecay: 0.01,
-        grad: values(count, 15),
-        param: values(count, 16),
-        m: values(count, 17),
-        v: values(count, 18).map(Math.abs),
+        tensors: [rows * cols + 7, 0, cols, 1].map(count => ({
+          count,
+          grad: values(count, 15),
+          param: values(count, 16),
+          m: values(count, 17),
+          v: values(count, 18).map(Math.abs),
+        })),
       })),
     ),
   ]
 }
+
+const adamwOutputs = [0, 1, 2, 3].flatMap(i =>
+  (['param', 'm', 'v'] as const).map(name => `tensors.${i}.${name}` as const),
+)

@@ -1,4 +1,5 @@
 // values.ts: what the cases of `dgx-spark verify` are made of.
+import type { ElementArray } from '../../core/dtype.js'
 import type { KernelArgs, KernelOp } from '../../kernels/kernels.js'
 
 /** One operation with seeded inputs and empty outputs. */
@@ -10,10 +11,17 @@ export interface VerifyCase<Op extends KernelOp = KernelOp> {
   readonly args: () => KernelArgs[Op]
   /** What the reference takes instead of some of them, because only a GPU has such a kernel. */
   readonly referenceArgs?: Partial<KernelArgs[Op]> | undefined
-  /** Names of the outputs among the arguments. */
+  /** Names of the outputs among the arguments; of one in a list, its path: `tensors.0.param`. */
   readonly outputs: readonly string[]
   /** Allowed max|a - b| / max|b|; 0 means bit-equal. */
   readonly tolerance: number
+}
+
+/** The object that has an output, and its name there. */
+export function ownerOf(args: object, path: string): [owner: Record<string, ElementArray>, name: string] {
+  const keys = path.split('.')
+  const name = keys.pop()!
+  return [keys.reduce((part: object, key) => part[key as keyof typeof part], args) as never, name]
 }
 
 /** Sizes of the operands. */
@@ -58,11 +66,13 @@ export function values(count: number, seed: number): Float32Array {
 /** Zeros. */
 export const f32 = (count: number): Float32Array => new Float32Array(count)
 
+type OutputPath<Name extends string> = Name | `${Name}.${number}.${string}`
+
 /** One case; `args` is called once for each engine. */
 export function verifyCase<Op extends KernelOp>(
   op: Op,
   variant: string,
-  outputs: readonly (keyof KernelArgs[Op] & string)[],
+  outputs: readonly OutputPath<keyof KernelArgs[Op] & string>[],
   tolerance: number,
   args: () => KernelArgs[Op],
   referenceArgs?: Partial<KernelArgs[Op]>,

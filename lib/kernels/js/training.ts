@@ -1,7 +1,9 @@
 // training.ts: the loss and the optimizer step in plain TypeScript.
-import { expectNumber } from '../../core/checks.js'
+import { argumentError, expectInteger, expectNumber } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import type { KernelArgs } from '../kernels.js'
+import { maxAdamwTensors } from '../network-args.js'
+import { expectArrays } from './operands.js'
 import { elements, type KernelRows, optional } from './row.js'
 
 /** loss[0] = mean over t of −log softmax(logits[t, :])[labels[t]]; dlogits = (softmax − onehot) / T */
@@ -28,17 +30,19 @@ const scalar = (value: number | Float64Array): number => (typeof value === 'numb
 
 /** One AdamW step (Loshchilov and Hutter 2019, algorithm 2), in place; `step` counts from 1. */
 function adamw(args: KernelArgs['adamw']): void {
-  const { count, beta1, beta2, eps, weightDecay, grad, param, m, v } = args
+  const { beta1, beta2, eps, weightDecay } = args
   const step = scalar(args.step)
   const lr = scalar(args.lr)
   const correction1 = 1 - beta1 ** step
   const correction2 = 1 - beta2 ** step
-  for (let i = 0; i < count; i++) {
-    const g = grad[i]!
-    m[i] = beta1 * m[i]! + (1 - beta1) * g
-    v[i] = beta2 * v[i]! + (1 - beta2) * g * g
-    const step = m[i]! / correction1 / (Math.sqrt(v[i]! / correction2) + eps)
-    param[i] = param[i]! - lr * (step + weightDecay * param[i]!)
+  for (const { count, grad, param, m, v } of args.tensors) {
+    for (let i = 0; i < count; i++) {
+      const g = grad[i]!
+      m[i] = beta1 * m[i]! + (1 - beta1) * g
+      v[i] = beta2 * v[i]! + (1 - beta2) * g * g
+      const step = m[i]! / correction1 / (Math.sqrt(v[i]! / correction2) + eps)
+      param[i] = param[i]! - lr * (step + weightDecay * param[i]!)
+    }
   }
 }
 
@@ -56,6 +60,18 @@ function expectScalar(name: string, value: number | Float64Array): void {
   expectNumber(name, value)
 }
 
+function expectTensors({ tensors }: KernelArgs['adamw']): void {
+  if (!Array.isArray(tensors)) throw argumentError('tensors', 'an array', tensors)
+  if (tensors.length > maxAdamwTensors) {
+    throw argumentError('tensors', `at most ${maxAdamwTensors} tensors`, tensors.length)
+  }
+  for (const [i, tensor] of tensors.entries()) {
+    const { count } = tensor
+    expectInteger(`tensors[${i}].count`, count, 0)
+    expectArrays(`tensors[${i}].`, tensor, { grad: count, param: count, m: count, v: count })
+  }
+}
+
 /** Contracts of the loss and the optimizer step. */
 export const trainingRows: KernelRows<'softmaxCrossEntropy' | 'adamw'> = {
   softmaxCrossEntropy: {
@@ -70,11 +86,11 @@ export const trainingRows: KernelRows<'softmaxCrossEntropy' | 'adamw'> = {
   },
   adamw: {
     kernel: adamw,
-    sizes: ['count'],
-    check({ step, lr }) {
-      expectScalar('step', step)
-      expectScalar('lr', lr)
+    check(args) {
+      expectScalar('step', args.step)
+      expectScalar('lr', args.lr)
+      expectTensors(args)
     },
-    operands: ({ count }) => ({ grad: count, param: count, m: count, v: count }),
+    operands: () => ({}),
   },
 }

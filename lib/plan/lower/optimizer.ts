@@ -7,17 +7,21 @@ import type { LowerTable } from './table.js'
 /** Learning rate, step (both one f64), parameter, gradient, first and second moment → the last of these but the gradient */
 function adamw(ctx: Lowering): void {
   ctx.step('adamw', {
-    count: ctx.read(2).count,
     lr: ctx.read(0),
     step: ctx.read(1),
     beta1: ctx.number('beta1'),
     beta2: ctx.number('beta2'),
     eps: ctx.number('epsilon'),
     weightDecay: ctx.number('weight_decay'),
-    grad: ctx.read(3),
-    param: ctx.inPlace(2, 0),
-    m: ctx.inPlace(4, 1),
-    v: ctx.inPlace(5, 2),
+    tensors: [
+      {
+        count: ctx.read(2).count,
+        grad: ctx.read(3),
+        param: ctx.inPlace(2, 0),
+        m: ctx.inPlace(4, 1),
+        v: ctx.inPlace(5, 2),
+      },
+    ],
   })
 }
 

@@ -271,17 +271,17 @@ SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
 
 AdamwArgs read_adamw(Arguments& in) {
   AdamwArgs args{};
-  args.count = in.size("count");
   args.step = in.scalar("step");
   args.lr = in.scalar("lr");
   args.beta1 = in.number("beta1");
   args.beta2 = in.number("beta2");
   args.eps = in.number("eps");
   args.weight_decay = in.number("weightDecay");
-  args.grad = in.input<float>("grad", args.count);
-  args.param = in.update<float>("param", args.count);
-  args.m = in.update<float>("m", args.count);
-  args.v = in.update<float>("v", args.count);
+  args.tensor_count = in.each("tensors", kMaxAdamwTensors, [&](int64_t i) {
+    const int64_t count = in.size("count");
+    args.tensors[i] = {count, in.input<float>("grad", count), in.update<float>("param", count),
+                       in.update<float>("m", count), in.update<float>("v", count)};
+  });
   return args;
 }
 

@@ -1,4 +1,6 @@
 import t, { type Test } from 'tap'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { AdamwTensor } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close } from '../../fixtures/close.js'
 import { goldenJson, noGolden } from '../../fixtures/values/golden-bytes.js'
@@ -43,17 +45,13 @@ function checkParameter(t: Test, golden: Case, index: number): void {
     if (!golden.skipped_steps[index]?.includes(at)) {
       step += 1
       addon.run('adamw', {
-        count,
         step,
         lr: golden.lr_per_step?.[at] ?? options.lr,
         beta1: options.betas[0],
         beta2: options.betas[1],
         eps: options.eps,
         weightDecay: options.weight_decay,
-        grad: grads.subarray(at * count, (at + 1) * count),
-        param,
-        m,
-        v,
+        tensors: [{ count, grad: grads.subarray(at * count, (at + 1) * count), param, m, v }],
       })
     }
     trajectory.push(...param)
@@ -77,24 +75,68 @@ t.test('torch.optim.AdamW', { skip: noGolden }, t => {
 
 t.test('the first step moves each parameter by lr, whatever its gradient', t => {
   const grad = Float32Array.of(1e-3, -5, 40)
-  const args = { count: 3, step: 1, lr: 0.01, beta1: 0.9, beta2: 0.999, eps: 0, weightDecay: 0.5 }
+  const args = { step: 1, lr: 0.01, beta1: 0.9, beta2: 0.999, eps: 0, weightDecay: 0.5 }
   const param = Float32Array.of(1, 2, -3)
-  addon.run('adamw', { ...args, grad, param, m: new Float32Array(3), v: new Float32Array(3) })
+  addon.run('adamw', {
+    ...args,
+    tensors: [{ count: 3, grad, param, m: new Float32Array(3), v: new Float32Array(3) }],
+  })
   close(t, param, [0.995 - 0.01, 1.99 + 0.01, -2.985 - 0.01], 1e-6, 'decayed, then moved')
   t.end()
 })
 
+const settings = { step: 7, lr: 0.01, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0.01 }
+
+function tensorsOf(counts: readonly number[]): AdamwTensor[] {
+  const random = randomGenerator(3)
+  return counts.map(count => ({
+    count,
+    grad: uniform(random, count),
+    param: uniform(random, count),
+    m: uniform(random, count),
+    v: uniform(random, count, 0, 1),
+  }))
+}
+
+/** The bytes of what a step has written. */
+const bytesOf = (tensors: readonly AdamwTensor[]): Buffer =>
+  Buffer.concat(tensors.flatMap(({ param, m, v }) => [param, m, v].map(({ buffer }) => Buffer.from(buffer))))
+
+/** Sizes around the elements that a thread takes at a time, none at all among them. */
+const counts = [50_001, 0, 1, 16_384, 16_383, 0, 40_000, 7]
+
 t.test('does not depend on the threads', t => {
-  const count = 50001
   const step = (threads: number) => {
     addon.setThreads(threads)
-    const random = randomGenerator(3)
-    const args = { count, step: 7, lr: 0.01, beta1: 0.9, beta2: 0.999, eps: 1e-8, weightDecay: 0.01 }
-    const grad = uniform(random, count)
-    const [param, m, v] = [uniform(random, count), uniform(random, count), uniform(random, count, 0, 1)]
-    addon.run('adamw', { ...args, grad, param, m, v })
-    return { param, m, v }
+    const tensors = tensorsOf(counts)
+    addon.run('adamw', { ...settings, tensors })
+    return bytesOf(tensors)
   }
-  t.same(step(3), step(1))
+  t.ok(step(3).equals(step(1)))
+  t.end()
+})
+
+t.test('a step of many tensors has the bits of a step of each', t => {
+  addon.setThreads(3)
+  for (const kernels of [addon.run, jsKernels.runSync]) {
+    const [together, alone] = [tensorsOf(counts), tensorsOf(counts)]
+    kernels('adamw', { ...settings, tensors: together })
+    for (const tensor of alone) kernels('adamw', { ...settings, tensors: [tensor] })
+    t.ok(bytesOf(together).equals(bytesOf(alone)))
+    t.notOk(bytesOf(together).equals(bytesOf(tensorsOf(counts))), 'updated')
+  }
+  t.end()
+})
+
+t.test('tensors that do not fit are refused', t => {
+  for (const run of [addon.run, jsKernels.runSync]) {
+    const step = (tensors: unknown) => () => run('adamw', { ...settings, tensors } as never)
+    t.throws(step(tensorsOf(Array(65).fill(1))), { code: 'ERR_ARGUMENT', message: /tensors .*at most 64/ })
+    t.throws(step(undefined), { code: 'ERR_ARGUMENT', message: /^tensors must be an array/ })
+    const [first, second] = tensorsOf([3, 3])
+    t.throws(step([first, { ...second, count: 4 }]), { code: 'ERR_SHAPE', message: /grad has 3 elements/ })
+    t.throws(step([first, { ...second, count: -1 }]), { code: 'ERR_ARGUMENT', message: /count/ })
+    t.throws(step([first, { ...second, v: undefined }]), { code: 'ERR_ARGUMENT', message: /v must be/ })
+  }
   t.end()
 })

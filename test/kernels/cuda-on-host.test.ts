@@ -42,11 +42,12 @@ function check(
 
 check(
   'products, DoRA and optimizers',
-  ['dora.cc', 'products.cc', 'product_mma.cc', 'fp4.cc'],
+  ['dora.cc', 'products.cc', 'product_mma.cc', 'linear_integer_mma.cc', 'fp4.cc'],
   [
     'linear',
     'expert_linear',
-    'linear_integer',
+    'linear_integer_mma',
+    'linear_integer_few_mma',
     'linear_blocks',
     'gather_rows',
     'dora',
@@ -71,6 +72,7 @@ check(
   ],
   [
     'gemm/linear',
+    'gemm/linear_integer',
     'gemm/expert_linear',
     'gemm/matmul',
     'gemm/product',

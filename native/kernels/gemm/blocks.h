@@ -26,10 +26,15 @@ namespace linear_mma_block {
 constexpr int kTile = 128, kThreads = 256;
 }
 
-// linear_few_mma.cu: some rows of the weight by a few tokens.
+// linear_few_mma.cu and linear_integer_few_mma.cu: some rows of the weight by a few tokens.
 namespace linear_few_mma_block {
 constexpr int kRows = 16, kTokens = 16, kThreads = 512;
+// For a weight of so many rows: many blocks at a time hide what each of them waits for, few need many
+// threads.
+constexpr int threads(int64_t rows) {
+  return rows <= 2048 ? kThreads : rows <= 4096 ? kThreads / 2 : kThreads / 4;
 }
+}  // namespace linear_few_mma_block
 
 // linear_batch_mma.cu: some rows of the weight by the rows of a batch, in spans along K.
 namespace linear_batch_mma_block {
@@ -52,9 +57,10 @@ namespace pack_columns_block {
 constexpr int kSide = 32, kHeight = 8;
 }
 
-// linear_integer.cu: a square tile.
-namespace linear_integer_block {
-constexpr int kTile = 32, kThreads = 256;
-}
+// linear_integer_mma.cu: a square tile.
+namespace linear_integer_mma_block {
+constexpr int kLargeTile = 128, kSmallTile = 64;
+constexpr int threads(int tile) { return 2 * tile; }
+}  // namespace linear_integer_mma_block
 
 }  // namespace spark

@@ -34,6 +34,26 @@ __device__ void mma_16x8x16(float (&sums)[4], const uint32_t (&a)[4], uint32_t b
   }
 }
 
+template <typename Byte>
+constexpr char kByteType[3] = "u8";
+template <>
+inline constexpr char kByteType<int8_t>[3] = "s8";
+
+// sums[16, 8] += a[16, 32] · b[32, 8] of int8_t or uint8_t, modulo 2^32. A register is four of them, the
+// lowest index in its lowest bits. A lane holds, as (row, column):
+//   a     (g, 4q), (g + 8, 4q), (g, 4q + 16), (g + 8, 4q + 16) and three neighbours on the right of each
+//   b     (4q, g), (4q + 16, g) and three neighbours below each
+//   sums  as above
+template <typename Left, typename Right>
+__device__ void mma_16x8x32(uint32_t (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.%10.%11.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "C"(kByteType<Left>),
+        "C"(kByteType<Right>));
+}
+
 __device__ inline uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }

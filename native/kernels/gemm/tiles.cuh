@@ -1,7 +1,7 @@
 // tiles.cuh: shared code of GEMM kernels on tensor cores with square tiles of 128 (linear_mma.cu,
-// linear_fp4_mma.cu, conv_mma.cu, matmul_mma.cu) or 64 (the last two): one block of 8 or 4 warps a tile,
-// tiles of 32 16-bit units along K in stages of shared memory. Trap: 16 bytes of a tile are permuted within
-// its lines, so that the eight that ldmatrix reads lie in different banks.
+// linear_fp4_mma.cu, linear_integer_mma.cu, conv_mma.cu, matmul_mma.cu) or 64 (the last three): one block of
+// 8 or 4 warps a tile, tiles of 32 16-bit units along K in stages of shared memory. Trap: 16 bytes of a tile
+// are permuted within its lines, so that the eight that ldmatrix reads lie in different banks.
 #pragma once
 
 #include "kernels/gemm/epilogue.cuh"
@@ -97,8 +97,8 @@ struct WeightLines {
   }
 };
 
-template <int kTile>
-using Sums = float[kRowBlocks<kTile>][kColBlocks][4];
+template <int kTile, typename Sum = float>
+using Sums = Sum[kRowBlocks<kTile>][kColBlocks][4];
 
 // Multiplies pairs of Number; there is nothing else to copy.
 template <typename Number>
@@ -111,9 +111,9 @@ struct PairStep {
 };
 
 // sums += left · rightᵀ of this warp's part of a tile; the lines of a side lie along K or along each other.
-template <int kTile, bool kLeftAlongK, bool kRightAlongK, typename Step>
+template <int kTile, bool kLeftAlongK, bool kRightAlongK, typename Step, typename Sum>
 __device__ void multiply(const Tile<kTile>& left, const Tile<kTile>& right, const Step& step, int stage,
-                         Sums<kTile>& sums) {
+                         Sums<kTile, Sum>& sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int top = warp % 2 * kWarpRows<kTile>, first = warp / 2 * kWarpCols;
 #pragma unroll
@@ -155,9 +155,9 @@ struct alignas(16) Stages {
 
 // sums += left · rightᵀ for the tile at (row, col); tile t + kStages - 1 is on its way while tile t is
 // multiplied. A Step starts copies of what else a tile needs, start(stage, tile), and multiplies.
-template <int kStages, int kTile, typename Left, typename Right, typename Step>
+template <int kStages, int kTile, typename Left, typename Right, typename Step, typename Sum>
 __device__ void add_segment(Stages<kStages, kTile>& stages, const Left& left, const Right& right, int64_t row,
-                            int64_t col, const Step& step, Sums<kTile>& sums) {
+                            int64_t col, const Step& step, Sums<kTile, Sum>& sums) {
   const int64_t tiles = padded_depth(left.depth) / kDepth;
   const bool left_copies = left.starts_copies(), right_copies = right.starts_copies();
   typename Left::Registers left_registers;
@@ -201,15 +201,21 @@ __device__ void add_segment(Stages<kStages, kTile>& stages, const Left& left, co
   __syncthreads();  // the stages may be used again
 }
 
+template <int kTile>
+constexpr int kPitch = kTile + 4;
+
+// Half of the rows of a tile in shared memory.
+template <int kTile, typename Sum>
+using Half = Sum[kWarpRows<kTile> * kPitch<kTile>];
+
 // store(m, n, sum) for the sums of a tile, by way of shared memory, one half of the rows after the other:
 // neighbouring threads store neighbouring columns, and the code of a store is there once. A thread has one
 // column.
-template <int kTile, typename Shared, typename Store>
-__device__ void store_tile(int64_t rows, int64_t cols, int64_t row, int64_t col, const Sums<kTile>& sums,
+template <int kTile, typename Sum, typename Shared, typename Store>
+__device__ void store_tile(int64_t rows, int64_t cols, int64_t row, int64_t col, const Sums<kTile, Sum>& sums,
                            Shared& shared, const Store& store) {
-  constexpr int kPitch = kTile + 4;
-  static_assert(sizeof(Shared) >= kWarpRows<kTile> * kPitch * sizeof(float));
-  float* tile = reinterpret_cast<float*>(&shared);
+  static_assert(sizeof(Shared) >= sizeof(Half<kTile, Sum>));
+  Sum* tile = reinterpret_cast<Sum*>(&shared);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   for (int half = 0; half < 2; ++half) {
     __syncthreads();
@@ -218,14 +224,14 @@ __device__ void store_tile(int64_t rows, int64_t cols, int64_t row, int64_t col,
       for (int i = 0; i < kRowBlocks<kTile> * kColBlocks * 4; ++i) {
         const int m = i / 4 / kColBlocks, n = i / 4 % kColBlocks, at = i % 4;
         const int line = m * 16 + at / 2 * 8 + lane / 4;
-        tile[line * kPitch + warp / 2 * kWarpCols + n * 8 + lane % 4 * 2 + at % 2] = sums[m][n][at];
+        tile[line * kPitch<kTile> + warp / 2 * kWarpCols + n * 8 + lane % 4 * 2 + at % 2] = sums[m][n][at];
       }
     }
     __syncthreads();
 #pragma unroll 1
     for (int i = threadIdx.x; i < kWarpRows<kTile> * kTile; i += kThreads<kTile>) {
       const int64_t m = row + half * kWarpRows<kTile> + i / kTile, n = col + i % kTile;
-      if (m < rows && n < cols) store(m, n, tile[i / kTile * kPitch + i % kTile]);
+      if (m < rows && n < cols) store(m, n, tile[i / kTile * kPitch<kTile> + i % kTile]);
     }
   }
 }

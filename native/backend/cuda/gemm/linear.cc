@@ -50,14 +50,4 @@ void linear_backward(const LinearBackwardArgs& args) {
   if (args.dbias) launch_column_sums(args.dy, nullptr, args.tokens, out, nullptr, args.dbias);
 }
 
-void linear_integer(const LinearIntegerArgs& args) {
-  if (args.packed || args.bias || args.result.scale) {
-    throw Error("ERR_UNSUPPORTED",
-                "the cuda backend has no linearInteger with packed weights, bias or scale");
-  }
-  using namespace linear_integer_block;
-  launch("linear_integer", "linear_integer", Grid{ceil_div(args.tokens, kTile) * ceil_div(args.rows, kTile)},
-         Threads{kThreads}, 0, args);
-}
-
 }  // namespace spark::cuda

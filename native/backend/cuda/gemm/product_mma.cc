@@ -27,17 +27,11 @@ std::string kernel_name(DType number, const char* variant, const Weight& w) {
   return message(number == DType::kF16 ? "linear_mma_half_" : "linear_mma_", variant, dtype_name(w.dtype));
 }
 
-// Threads of a block: many blocks at a time hide what each of them waits for, few need many threads.
-int few_threads(int64_t cols) {
-  using linear_few_mma_block::kThreads;
-  return cols <= 2048 ? kThreads : cols <= 4096 ? kThreads / 2 : kThreads / 4;
-}
-
 void launch_few(DType number, const ProductMmaArgs& args) {
   launch(is_block_format(args.w.dtype) ? "linear_blocks_few_mma" : "linear_few_mma",
          kernel_name(number, args.rows <= 8 ? "8_" : "16_", args.w),
          Grid{args.rows > 0 ? ceil_div(args.cols, linear_few_mma_block::kRows) : 0},
-         Threads{few_threads(args.cols)}, 0, args);
+         Threads{linear_few_mma_block::threads(args.cols)}, 0, args);
 }
 
 // Stripes of K: enough blocks for two waves of a GB10, unless stripes would be short. Not by the rows, whose

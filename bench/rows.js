@@ -14,6 +14,7 @@ import { gemm } from './rows/gemm.js'
 import { gemv } from './rows/gemv.js'
 import { growingPast } from './rows/growing-past.js'
 import { linear } from './rows/linear.js'
+import { linearInteger } from './rows/linear-integer.js'
 import { links } from './rows/links.js'
 import { manySizesRows } from './rows/many-sizes.js'
 import { models } from './rows/models.js'
@@ -53,6 +54,7 @@ const families = {
   casts: { rows: casts, targets: ['cpu', 'cuda'] },
   'single-thread': { rows: singleThread, targets: ['cpu'] },
   linear: { rows: linear },
+  'linear-integer': { rows: linearInteger, targets: ['cuda'] },
   links: { rows: links, named: ['cpu', 'cuda'] },
   blocks: { rows: blocks },
   experts: { rows: expertRows },

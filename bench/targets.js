@@ -296,6 +296,12 @@ const cuda = [
     rows: { name: 'linear', shape: /^T(32|64) 4096x4096$/, dtype: /^f8_e4m3 in bf16$/ },
   },
   {
+    name: 'int8 4096x4096 over bf16, T=16 and 8192',
+    goal: '>= 1.5 x',
+    of: 'worst',
+    rows: { name: 'linear integer' },
+  },
+  {
     name: 'DoRA merge, bf16 4096x4096',
     goal: '<= 35 µs',
     rows: { name: 'dora merge', shape: /^4096x4096 r16$/, dtype: /^bf16$/ },

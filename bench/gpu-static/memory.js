@@ -23,6 +23,8 @@ const families = [
   ...[
     'linear_blocks_batch_mma',
     'linear_blocks_few_mma',
+    'linear_integer_mma',
+    'linear_integer_few_mma',
     'expert_linear',
     'gather_rows',
     'matmul_mma',
@@ -44,9 +46,8 @@ const families = [
   ...['normalization', 'softmax_cross_entropy', 'elementwise', 'move', 'reduction', 'adamw', 'cast'],
 ]
 const launchers = [
-  ...['linear', 'expert_linear', 'matmul', 'product', 'product_mma', 'fp4_product', 'fp4_test'].map(
-    name => `gemm/${name}`,
-  ),
+  ...['linear', 'linear_integer', 'expert_linear', 'matmul'].map(name => `gemm/${name}`),
+  ...['product', 'product_mma', 'fp4_product', 'fp4_test'].map(name => `gemm/${name}`),
   ...['dora', 'dora_weight'].map(name => `dora/${name}`),
   ...['attention/attention', 'attention/paged_attention', 'conv/conv'],
   ...['amax', 'cast', 'swizzle'].map(name => `quantize/${name}`),

@@ -1,5 +1,4 @@
-// products.js: quantized integers beside f32, the batched products of attention (on a GPU in bf16, too), and what an
-// activation costs.
+// products.js: the batched products of attention (on a GPU in bf16, too), and what an activation costs.
 import assert from 'node:assert'
 import { holdWeight } from 'dgx-spark/kernels'
 import { held, Operands } from '../operands.js'
@@ -22,18 +21,14 @@ export async function* products(kernels) {
   for (const tokens of [1, 128]) {
     const x = await held(kernels, uniform(tokens * size, 3))
     const y = await held(kernels, new Float32Array(tokens * size))
-    const about = {
-      shape: `T${tokens} ${size}x${size}`,
-      sizes: { tokens, rows: size, cols: size },
-      flops: 2 * tokens * size * size,
-    }
     const plain = { name: 'linear f32', run: () => kernels.run('linear', { weight, tokens, x, y }) }
-    yield { ...(await integers(kernels, tokens)), ...about, peer: plain }
     const activated = await held(kernels, new Float32Array(tokens * size))
     yield {
       name: 'linear gelu',
       dtype: 'f32',
-      ...about,
+      shape: `T${tokens} ${size}x${size}`,
+      sizes: { tokens, rows: size, cols: size },
+      flops: 2 * tokens * size * size,
       run: () => kernels.run('linear', { weight, tokens, x, y: activated, activation: 'gelu' }),
       check: async () => {
         await plain.run()
@@ -45,30 +40,6 @@ export async function* products(kernels) {
       },
       peer: plain,
     }
-  }
-}
-
-/** @param {Kernels} kernels @param {number} tokens */
-async function integers(kernels, tokens) {
-  const x = await held(
-    kernels,
-    new Uint8Array(tokens * size).map((_, i) => i * 7),
-  )
-  const w = await held(
-    kernels,
-    new Int8Array(size * size).map((_, i) => i * 5),
-  )
-  const y = await held(kernels, new Int32Array(tokens * size))
-  const args = { tokens, rows: size, cols: size, xSigned: false, wSigned: true, x, w, y }
-  return {
-    name: 'linear integer',
-    dtype: 'u8 x i8',
-    run: () => kernels.run('linearInteger', args),
-    check: () => {
-      let sum = 0
-      for (let i = 0; i < size; ++i) sum += (x[i] ?? 0) * (w[3 * size + i] ?? 0)
-      assert.equal(y[3], sum)
-    },
   }
 }
 

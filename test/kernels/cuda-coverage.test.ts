@@ -9,7 +9,7 @@ import { discrete, integrated } from '../fixtures/machines.js'
 
 const nameIn = (line: string) => line.split(' ')[1]!
 
-/** What the suite does not come to: products that cuBLASLt does faster, and those of integers. */
+/** What the suite does not come to: products that cuBLASLt does faster. */
 const rest = `
   import { requireAddon } from '#lib/native.js'
   const addon = requireAddon()
@@ -17,12 +17,10 @@ const rest = `
   const [tokens, rows, cols] = [130, 104, 304]
   const weight = { format: 'bf16', rows, cols, data: new Uint16Array(rows * cols) }
   const product = { weight, tokens, x: f32(tokens * cols), y: f32(tokens * rows), compute: 'bf16', activation: 'relu' }
-  const integers = { tokens, rows, cols, x: new Int8Array(tokens * cols), w: new Int8Array(rows * cols) }
   await addon.openDevice(0)
   for (let i = 0; i < 6; ++i) await addon.runCuda(0, 'linear', product)
   const half = { ...product, weight: { ...weight, format: 'f16' }, compute: 'f16' }
   for (let i = 0; i < 6; ++i) await addon.runCuda(0, 'linear', half)
-  await addon.runCuda(0, 'linearInteger', { ...integers, xSigned: true, wSigned: true, y: new Int32Array(tokens * rows) })
   console.log(null)`
 
 /** What only a GPU with FP4 tensor cores launches. */

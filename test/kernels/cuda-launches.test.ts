@@ -191,6 +191,20 @@ t.test('operations without a weight', async t => {
   ])
 })
 
+t.test('products of bytes take tiles of 128 where they fill the processors', async t => {
+  const product = (tokens: number, rows: number, cols: number, xSigned: boolean, wSigned: boolean) => {
+    const bytes = (signed: boolean, count: number) => `new ${signed ? 'Int8Array' : 'Uint8Array'}(${count})`
+    return `run('linearInteger', 'f32', { tokens: ${tokens}, rows: ${rows}, cols: ${cols}, xSigned: ${xSigned},
+      wSigned: ${wSigned}, x: ${bytes(xSigned, tokens * cols)}, w: ${bytes(wSigned, rows * cols)},
+      y: new Int32Array(${tokens * rows}), bias: undefined, scale: undefined })`
+  }
+  t.same(await launches(product(1, 100, 33, false, true)), ['linear_integer_mma_8_u8_i8 7 512x1'])
+  t.same(await launches(product(16, 2050, 33, true, true)), ['linear_integer_mma_16_i8_i8 129 256x1'])
+  t.same(await launches(product(17, 130, 33, false, false)), ['linear_integer_mma_64_u8_u8 3 128x1'])
+  t.same(await launches(product(1000, 1500, 16, true, false)), ['linear_integer_mma_128_i8_u8 96 256x1'])
+  t.same(await launches(product(1000, 1400, 16, true, false)), ['linear_integer_mma_64_i8_u8 352 128x1'])
+})
+
 t.test('products of two activations', async t => {
   const [outer, inner, m, n, k] = [2, 3, 65, 40, 33]
   const [ofA, ofB] = [outer * inner * m * k, outer * inner * n * k]
@@ -233,6 +247,25 @@ t.test('the mode of a model decides what products of its values are formed of', 
         : [`matmul_nn_${compute}`, `attention_${compute}_64`],
     ),
   )
+})
+
+/** What a model of a quantized product launches. */
+const quantized = `
+  import { Constant, Model } from 'dgx-spark'
+  import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+  const inputs = [{ name: 'a', type: tensorType('u8', [20, 33]) }]
+  const initializers = new Map([['b', Constant.from('i8', [33, 70], new Int8Array(33 * 70))]])
+  const graph = makeGraph({ inputs, outputs: [{ name: 'y' }], nodes: [makeNode('MatMulInteger', ['a', 'b'], ['y'])], initializers })
+  const model = await Model.fromGraph(graph, { backend: 'cuda' })
+  await model.run({ a: new Uint8Array(20 * 33) })
+  console.log(null)`
+
+t.test('quantized products of models take tensor cores', async t => {
+  const { env, lines } = machine(fakeDriver, { ...discrete, pointer: { alignment: 4 } })
+  await scriptResult(quantized, env)
+  const launched = lines('launch').map(line => line.split(' ')[1])
+  t.ok(launched.includes('linear_integer_mma_64_u8_i8'), `${launched}`)
+  t.notMatch(`${launched}`, /matmul/)
 })
 
 t.test('operations of networks', async t => {

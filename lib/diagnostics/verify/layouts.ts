@@ -1,5 +1,5 @@
 // layouts.ts: packed weights and quantized integers among the cases of `dgx-spark verify`.
-import type { Weight } from '../../kernels/kernels.js'
+import type { KernelArgs, Weight } from '../../kernels/kernels.js'
 import { packWeight, panelSizes } from '../../weights/panels.js'
 import { f32, sumTolerance, type VerifyCase, type VerifySizes, values, verifyCase } from './values.js'
 
@@ -30,33 +30,43 @@ export function packedCases(weight: Weight, sizes: VerifySizes): VerifyCase[] {
   ]
 }
 
-/** Each combination of signed and unsigned bytes. */
-export function integerCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
+/** As many tiles of 128 x 128 as a GPU of 148 multiprocessors takes them for. */
+const manyTiles = { tokens: 1100, rows: 4100, cols: 48 }
+
+/** Each combination of signed and unsigned bytes; on a GPU in many tiles, too. */
+export function integerCases(sizes: VerifySizes): VerifyCase[] {
+  return [false, true].flatMap(xSigned =>
+    [false, true].flatMap(wSigned => {
+      const types = `${xSigned ? 'i8' : 'u8'} times ${wSigned ? 'i8' : 'u8'}`
+      const args = (of: Omit<VerifySizes, 'rank'>) => () => integerProduct(of, xSigned, wSigned)
+      return [
+        verifyCase('linearInteger', types, ['y'], 0, args(sizes)),
+        verifyCase('linearInteger', `${types} in many tiles`, ['y'], 0, args(manyTiles), {}),
+      ]
+    }),
+  )
+}
+
+function integerProduct(
+  { tokens, rows, cols }: Omit<VerifySizes, 'rank'>,
+  xSigned: boolean,
+  wSigned: boolean,
+): KernelArgs['linearInteger'] {
   const bytes = (count: number, seed: number, signed: boolean) => {
     const unsigned = Uint8Array.from(values(count, seed), value => 128 + 127 * value)
     return signed ? new Int8Array(unsigned.buffer) : unsigned
   }
   const zeros = (count: number, seed: number) => Int32Array.from(values(count, seed), value => 100 * value)
-  return [false, true].flatMap(xSigned =>
-    [false, true].map(wSigned =>
-      verifyCase(
-        'linearInteger',
-        `${xSigned ? 'i8' : 'u8'} times ${wSigned ? 'i8' : 'u8'}`,
-        ['y'],
-        0,
-        () => ({
-          tokens,
-          rows,
-          cols,
-          xSigned,
-          wSigned,
-          x: bytes(tokens * cols, 13, xSigned),
-          w: bytes(rows * cols, 14, wSigned),
-          xZero: zeros(tokens, 15),
-          wZero: zeros(rows, 16),
-          y: new Int32Array(tokens * rows),
-        }),
-      ),
-    ),
-  )
+  return {
+    tokens,
+    rows,
+    cols,
+    xSigned,
+    wSigned,
+    x: bytes(tokens * cols, 13, xSigned),
+    w: bytes(rows * cols, 14, wSigned),
+    xZero: zeros(tokens, 15),
+    wZero: zeros(rows, 16),
+    y: new Int32Array(tokens * rows),
+  }
 }

@@ -1,4 +1,4 @@
-// qlinear.ts: arithmetic on quantized tensors, with int8 kernels where the backend has them, else in f32.
+// qlinear.ts: arithmetic on quantized tensors, with int8 kernels as far as the backend has them, else in f32.
 
 import { numel } from '../../core/shape.js'
 import { ceilDivide, lessThan, multiply, type Size, sameSize, subtract } from '../../core/size.js'
@@ -128,23 +128,26 @@ export function multiplyBytes(
   const [left, right] = [ctx.input(a), ctx.input(b)]
   const [cols = 0, rows = 0] = transposed ? [...right.shape].reverse() : right.shape
   const fits = right.shape.length === 2 && left.shape.length > 0 && cols !== 0 && rows !== 0
-  if (!ctx.bytes || !fits || !isBytes(left) || !isBytes(right) || (scales && !isBytes(ctx.output())))
-    return false
+  if (!ctx.integerProducts || !fits || !isBytes(left) || !isBytes(right)) return false
+  if (!ctx.bytes && (scales || bias !== undefined)) return false
+  if (scales && !isBytes(ctx.output())) return false
   if (scales && (scales[0].buffer.count !== 1 || scales[2].buffer.count !== 1)) return false
   const tokens = numel(left.shape.slice(0, -1))
-  const { codes, zeros } = signedWeight(ctx, right, ctx.inputIfAny(bZero), rows)
-  const packed = right.buffer.storage === 'constant'
+  const { codes, zeros } = ctx.bytes
+    ? signedWeight(ctx, right, ctx.inputIfAny(bZero), rows)
+    : { codes: right, zeros: zerosOf(ctx, ctx.inputIfAny(bZero), rows) }
+  const packed = ctx.bytes && right.buffer.storage === 'constant'
   const w = packed ? panelsOf(ctx, codes, transposed) : transposed ? codes : ctx.call('Transpose', [codes])
   ctx.step('linearInteger', {
     tokens,
     rows,
     cols,
     packed,
-    wSigned: true,
+    wSigned: codes.dtype === 'i8',
     xSigned: left.dtype === 'i8',
     x: ctx.read(a),
     w: w.buffer.read(),
-    wSum: sums(ctx, codes, transposed ? 1 : 0),
+    wSum: ctx.bytes ? sums(ctx, codes, transposed ? 1 : 0) : undefined,
     wZero: zeros?.buffer.read(),
     xZero: zerosOf(ctx, ctx.inputIfAny(aZero), tokens)?.buffer.read(),
     bias: bias === undefined ? undefined : ctx.optional(bias),
@@ -205,9 +208,8 @@ function requantized(
 /** a, scale, zero, b, scale, zero, scale of y, zero of y */
 function qlinearMatmul(ctx: Lowering): void {
   if (multiplyBytes(ctx, [0, 2, 3, 5], [ctx.input(1), ctx.input(4), ctx.input(6), ctx.input(7)])) return
-  const a = centered(ctx, ctx.input(0), ctx.input(2))
-  const b = centered(ctx, ctx.input(3), ctx.input(5))
-  requantized(ctx, ctx.call('MatMul', [a, b]), [ctx.input(1), ctx.input(4), ctx.input(6)], ctx.input(7))
+  const sums = ctx.call('MatMulInteger', [ctx.input(0), ctx.input(3), ctx.input(2), ctx.input(5)])
+  requantized(ctx, ctx.cast(sums, 'f32'), [ctx.input(1), ctx.input(4), ctx.input(6)], ctx.input(7))
 }
 
 /** x, scale, zero, w, scale, zero, scale of y, zero of y, bias */

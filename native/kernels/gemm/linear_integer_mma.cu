@@ -64,7 +64,7 @@ struct ByteStep {
     const auto& tile = of_x ? stages.left[stage] : stages.right[stage];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const auto& eight = *reinterpret_cast<const Eight*>(tile + row_offset(threadIdx.x % kTile, k * 2 + i));
+      const Eight eight = *reinterpret_cast<const Eight*>(tile + row_offset(threadIdx.x % kTile, k * 2 + i));
 #pragma unroll
       for (const uint32_t four : eight.pairs) {
         line_sum = (of_x ? std::is_signed_v<X> : std::is_signed_v<W>)

@@ -46,8 +46,8 @@ export interface CompileOptions {
   readonly backend?: Kernels['backend']
   /** Whether to use kernels for numbers of 8 bits where quantized operators would be computed in f32. Default: false. */
   readonly bytes?: boolean
-  /** Whether to use the kernel `linearInteger` where the others for `bytes` are not there. Default: false. */
-  readonly integerProducts?: boolean
+  /** Whether to use the kernel `linearInteger` where the others for `bytes` are not there. Default: as `bytes`. */
+  readonly multipliesBytes?: boolean
   /** What multiplies numbers of bf16. Default: none. */
   readonly bf16Support?: Bf16Support
   /** The mode that the weights of the graph are rounded in; see kernels/precision-policy.ts. Default: fp32. */
@@ -64,7 +64,7 @@ export interface CompileOptions {
 export const optionsFor = (kernels: Kernels): CompileOptions => ({
   backend: kernels.backend,
   bytes: kernels.supports('convInteger'),
-  integerProducts: kernels.supports('linearInteger'),
+  multipliesBytes: kernels.supports('linearInteger'),
   bf16Support: kernels.bf16Support,
   world: kernels.world,
 })
@@ -83,9 +83,10 @@ export function compile(graph: Graph, options: CompileOptions = {}): Program {
 /** {@link compile} with pauses. */
 export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced<Program> {
   const { shapes = {}, backend = 'js', mode = 'fp32', bf16Support = 'none' } = options
-  const { bytes = false, integerProducts = false } = options
+  const { bytes = false, multipliesBytes = bytes } = options
   const packing = backend === 'cpu' && { bf16Support, enlarges: options.memory !== 'small' }
-  const target = { backend, mode, world: options.world, multipliesBf16: bf16Support !== 'none' }
+  const multipliesBf16 = bf16Support !== 'none'
+  const target = { backend, mode, world: options.world, multipliesBf16, multipliesBytes }
   const { states = new Map<string, StateOptions>() } = options
   const { updates, written } = updatesOf(graph, states)
   const facts = yield* inferFactsPaced(graph, { shapes })
@@ -94,7 +95,6 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
     steps: [],
     updates: written,
     bytes,
-    integerProducts,
     target,
     lower,
   }

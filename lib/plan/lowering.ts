@@ -33,8 +33,6 @@ export interface Scope {
   readonly updates: ReadonlyMap<string, string>
   /** Whether the backend has kernels for numbers of 8 bits. */
   readonly bytes: boolean
-  /** Whether the backend has `linearInteger`, be it without packed weights, bias and scales. */
-  readonly integerProducts: boolean
   /** What products are computed on. */
   readonly target: ComputeTarget
   /** Turns a node into kernel calls; `outputs` are the types of its outputs. */
@@ -98,11 +96,6 @@ export class Lowering {
   /** Whether there are kernels for numbers of 8 bits; otherwise they are computed in f32. */
   get bytes(): boolean {
     return this.#scope.bytes
-  }
-
-  /** Whether there is `linearInteger`, where there are no `bytes` without packed weights, bias and scales. */
-  get integerProducts(): boolean {
-    return this.#scope.bytes || this.#scope.integerProducts
   }
 
   /** What products are computed on. */

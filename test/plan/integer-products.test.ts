@@ -12,7 +12,7 @@ import { randomGenerator } from '../fixtures/values/random.js'
 type ByteType = 'u8' | 'i8'
 const random = randomGenerator(5)
 const [rows, depth, cols] = [5, 67, 9]
-const sumsAlone = { bytes: false, integerProducts: true }
+const sumsAlone = { bytes: false, multipliesBytes: true }
 
 function bytes(dtype: ByteType, count: number): Uint8Array | Int8Array {
   const unsigned = Uint8Array.from({ length: count }, () => 256 * random())
@@ -93,7 +93,7 @@ t.test('products are exact, with weights as they are', async t => {
         using plan = await Plan.create(graph, kernels, options)
         return (await plan.run(feeds)).y!.slice()
       }
-      const expected = await run({ bytes: false, integerProducts: false })
+      const expected = await run({ bytes: false, multipliesBytes: false })
       t.strictSame(await run(sumsAlone), expected, `${backend}, ${JSON.stringify(product)}`)
     }
   }

@@ -128,7 +128,7 @@ export function multiplyBytes(
   const [left, right] = [ctx.input(a), ctx.input(b)]
   const [cols = 0, rows = 0] = transposed ? [...right.shape].reverse() : right.shape
   const fits = right.shape.length === 2 && left.shape.length > 0 && cols !== 0 && rows !== 0
-  if (!ctx.integerProducts || !fits || !isBytes(left) || !isBytes(right)) return false
+  if (!ctx.target.multipliesBytes || !fits || !isBytes(left) || !isBytes(right)) return false
   if (!ctx.bytes && (scales || bias !== undefined)) return false
   if (scales && !isBytes(ctx.output())) return false
   if (scales && (scales[0].buffer.count !== 1 || scales[2].buffer.count !== 1)) return false

@@ -240,7 +240,7 @@ t.test('general products', async t => {
     t.notOk(operators(graph).Gemm)
     const packed = compile(graph, { bytes: true }).steps.find(({ op }) => op === 'linearInteger')
     t.match(packed?.args, { packed: true })
-    const sums = compile(graph, { integerProducts: true }).steps.find(({ op }) => op === 'linearInteger')
+    const sums = compile(graph, { multipliesBytes: true }).steps.find(({ op }) => op === 'linearInteger')
     t.match(sums?.args, { packed: false, bias: undefined }, 'where there are no other kernels for bytes')
     t.notOk(compile(graph).steps.some(({ op }) => op === 'linearInteger'))
   }

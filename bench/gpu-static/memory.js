@@ -42,6 +42,7 @@ const families = [
     'conv',
     'conv_mma',
     'conv_pack',
+    'conv_channels_last',
   ],
   ...['normalization', 'softmax_cross_entropy', 'elementwise', 'move', 'reduction', 'adamw', 'cast'],
 ]

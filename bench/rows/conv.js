@@ -1,6 +1,8 @@
-// conv.js: convolutions of image networks, forward, backward and transposed, beside ONNX Runtime; on a GPU in bf16, too.
+// conv.js: convolutions of image networks, forward, backward and transposed, beside ONNX Runtime; on a GPU in bf16, too, also with
+// the weight channels last.
 import assert from 'node:assert'
 import { decode, encode } from 'dgx-spark'
+import { channelsLastCopy } from '#lib/kernels/js/channels-last.js'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
@@ -166,15 +168,20 @@ async function* passes(kernels, peer, one, dtype) {
     flops: 2 * dy.length * cols,
   }
   const forward = () => kernels.run('conv', { ...shape, x, bias, y })
-  yield {
-    ...about,
-    name: 'conv',
-    run: forward,
+  const beside = {
     check: async () => {
       const expected = await run?.(x)
       if (expected) expectClose(y, expected, tolerance)
     },
     ...(run && peer && { peer: { name: peer.name, spins: true, run: () => run(x) } }),
+  }
+  yield { ...about, ...beside, name: 'conv', run: forward }
+  if (dtype === 'bf16') {
+    const { count, copy } = channelsLastCopy(filters, cols, kernel ** 2)
+    const channelsLast = await operands.put(new Uint16Array(count))
+    await kernels.run('copyStrided', { dtype, ...copy, src: weight.data, dst: channelsLast })
+    const laidOut = () => kernels.run('conv', { ...shape, channelsLast, x, bias, y })
+    yield { ...about, ...beside, name: 'conv channels last', run: laidOut }
   }
   const dx = await operands.put(new Float32Array(x.length))
   const dweight = await operands.put(new Float32Array(w.length))

@@ -55,6 +55,11 @@ export interface ConvArgs extends ConvShape {
    * are read. Default: 0.
    */
   minTiles?: number | undefined
+  /**
+   * The weight in the numbers of `compute`, bf16 or f16, as `channels_last` of native/backend/conv_args.h lays it out, on a multiple of
+   * 16 bytes: CUDA reads it in the place of the elements of `weight`.
+   */
+  channelsLast?: Uint16Array | undefined
 }
 
 /** Gradients of a convolution; see `ConvBackwardArgs` in native/backend/conv_args.h. */

@@ -14,6 +14,7 @@ import { type Fact, inferFactsPaced } from '../graph/shape-inference.js'
 import type { Bf16Support, Kernels } from '../kernels/kernels.js'
 import type { KernelType } from '../kernels/precision-args.js'
 import { shareInPlace } from './arena.js'
+import { layChannelsLast } from './channels-last.js'
 import { elideCopies } from './copies.js'
 import { type StateOptions, stateInput, storeStep } from './growing-state.js'
 import { halveActivations } from './half-activations.js'
@@ -129,7 +130,8 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const outputs = graph.outputs.map(({ name }) => binding(name, outputOf(scope, name)))
   const needed = yield* removeDead(scope.steps, outputs)
   const { setup, sizing, steps: rest } = yield* splitSetup(needed, packing)
-  const direct = yield* removeDead(yield* readInPlace(rest), outputs)
+  const laidOut = backend === 'cuda' ? yield* layChannelsLast(rest, setup) : rest
+  const direct = yield* removeDead(yield* readInPlace(laidOut), outputs)
   const copied = yield* joinAdamw(yield* elideCopies(direct))
   const joined = packing ? yield* joinConvolutions(copied) : copied
   const steps = backend === 'cuda' ? yield* halveActivations(joined) : joined

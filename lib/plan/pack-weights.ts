@@ -7,9 +7,9 @@ import type { Bf16Support, Weight } from '../kernels/kernels.js'
 import { panelSizes } from '../weights/panels.js'
 import { Buffer, type Operand, operandsOf, type Step, type Symbolic } from './program.js'
 
-type SymbolicWeight = Symbolic<Weight>
+export type SymbolicWeight = Symbolic<Weight>
 type PackStep = Extract<Step, { op: 'packWeight' }>
-type ConvArgs = Extract<Step, { op: 'conv' }>['args']
+export type ConvArgs = Extract<Step, { op: 'conv' }>['args']
 
 /**
  * A weight in panels, and the step that packs it.
@@ -53,13 +53,8 @@ export function* packWeights(
 ): Paced<Step[]> {
   const isProduct = ({ op }: Step): boolean => op === 'linear' || op === 'expertLinear' || op === 'conv'
   if (!steps.some(isProduct)) return [...steps]
-  const shared = new Set<Buffer>()
-  for (const step of steps) {
-    if (!isProduct(step)) for (const { buffer } of operandsOf(step.args)) shared.add(buffer)
-    yield
-  }
+  const stays = yield* weightsThatStay(steps, isProduct)
   const minTilesOf = (args: ConvArgs): number | undefined => (enlarges ? tilesFor(args) : undefined)
-  const stays = ({ data: { buffer } }: SymbolicWeight): boolean => !isConstant(buffer) || shared.has(buffer)
   const add = (step: Step): void => {
     for (const { buffer, access } of operandsOf(step.args)) if (access === 'write') buffer.storage = 'folded'
     setup.push(step)
@@ -89,18 +84,33 @@ export function* packWeights(
   })
 }
 
+/** Whether a weight is no constant, or read by other steps than these. */
+export function* weightsThatStay(
+  steps: readonly Step[],
+  isReader: (step: Step) => boolean,
+): Paced<(weight: SymbolicWeight) => boolean> {
+  const shared = new Set<Buffer>()
+  for (const step of steps) {
+    if (!isReader(step)) for (const { buffer } of operandsOf(step.args)) shared.add(buffer)
+    yield
+  }
+  return ({ data: { buffer } }) => !isConstant(buffer) || shared.has(buffer)
+}
+
 /** Whether the elements are the same in each run. */
 export const isConstant = ({ storage }: Buffer): boolean => storage === 'constant' || storage === 'folded'
 
-/** What `make` makes of a weight, once for all that read it. */
-function once<T>(make: (weight: SymbolicWeight) => T): (weight: SymbolicWeight) => T {
+/** What `make` makes of a weight, once for all that read it so. */
+export function once<How extends readonly (string | number)[], T>(
+  make: (weight: SymbolicWeight, ...how: How) => T,
+): (weight: SymbolicWeight, ...how: How) => T {
   const known = new Map<Buffer, Map<string, T>>()
-  return weight => {
+  return (weight, ...how) => {
     const { buffer, offset } = weight.data
     const views = known.get(buffer) ?? new Map<string, T>()
     known.set(buffer, views)
-    const view = `${offset}: ${weight.rows} x ${weight.cols}`
-    const made = views.get(view) ?? make(weight)
+    const view = `${offset}: ${weight.rows} x ${weight.cols} ${how.join(' ')}`
+    const made = views.get(view) ?? make(weight, ...how)
     views.set(view, made)
     return made
   }
@@ -135,17 +145,17 @@ function packedConv(
   return minTiles === undefined ? packed : { ...packed, winograd: inTiles(weight), minTiles }
 }
 
-/** What a convolution that always takes tiles reads of its weight. */
-function withoutElements(weight: SymbolicWeight): SymbolicWeight {
+/** What a convolution that reads another layout takes of its weight. */
+export function withoutElements(weight: SymbolicWeight): SymbolicWeight {
   const data = new Buffer(weight.data.buffer.dtype, 0, 'constant', () => new Float32Array(0))
   return { ...weight, data: data.read() } as SymbolicWeight
 }
 
 /**
- * Formats of weights that may become tiles of f32, which take 8 times the memory of f16 and bf16; a weight keeps its rounding, and
+ * Formats of weights that may become longer: tiles of f32 take 8 times the memory of f16 and bf16; a weight keeps its rounding, and
  * products are then those of f32. Shorter formats are chosen for their size.
  */
-const tiledFormats: readonly string[] = ['f32', 'f16', 'bf16']
+export const wideFormats: readonly string[] = ['f32', 'f16', 'bf16']
 
 /**
  * From how many tiles of an image on Winograd's algorithm is faster; 0 where the image always has them, undefined where it
@@ -154,7 +164,7 @@ const tiledFormats: readonly string[] = ['f32', 'f16', 'bf16']
 function tilesFor({ weight, kernel, strides, dilations, out }: ConvArgs): number | undefined {
   const fits =
     kernel.length === 2 &&
-    tiledFormats.includes(weight.format) &&
+    wideFormats.includes(weight.format) &&
     [...strides, ...dilations].every(step => step === 1)
   if (!fits || !kernel.every(size => size === 3)) return undefined
   const [filters, channels] = [fixSize(weight.rows), fixSize(weight.cols) / 9]

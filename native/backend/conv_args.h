@@ -36,7 +36,21 @@ struct ConvArgs {
   const float* winograd;
   // The number of tiles of an image from which on they are computed so.
   int64_t min_tiles;
+  // The weight in the numbers of compute, bf16 or f16, the channels of each tap side by side: O lines of
+  // [taps, channels_last_channels()], channels_last_depth() long, on a multiple of 16 bytes, with zeros
+  // behind channels and taps. Read in the place of the elements of weight. CUDA only. null: not at hand.
+  const uint16_t* channels_last;
 };
+
+// Channels of a group in 16 bits are padded to a multiple of this, 16 bytes.
+constexpr int64_t kChannelUnit = 8;
+inline int64_t channels_last_channels(const ConvShape& shape) {
+  return (shape.channels / shape.groups + kChannelUnit - 1) / kChannelUnit * kChannelUnit;
+}
+inline int64_t channels_last_depth(const ConvShape& shape) {
+  const int64_t depth = shape.kernel[0] * shape.kernel[1] * shape.kernel[2] * channels_last_channels(shape);
+  return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit;
+}
 
 // dx[n, g·C/G + c, p] = Σ_{o of g, k, q with p(q, k) = p} dy[n, o, q] W[o, c, k]
 // dweight[o, c, k] = Σ_{n, q} dy[n, o, q] x[n, g·C/G + c, p(q, k)]    dbias[o] = Σ_{n, q} dy[n, o, q]

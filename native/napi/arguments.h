@@ -157,6 +157,7 @@ class Arguments {
     if constexpr (std::is_same_v<T, int32_t>) return napi_int32_array;
     if constexpr (std::is_same_v<T, uint8_t>) return napi_uint8_array;
     if constexpr (std::is_same_v<T, int8_t>) return napi_int8_array;
+    if constexpr (std::is_same_v<T, uint16_t>) return napi_uint16_array;
     if constexpr (std::is_same_v<T, int64_t>) return napi_bigint64_array;
   }
   static napi_typedarray_type element_type(DType dtype);

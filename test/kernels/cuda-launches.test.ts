@@ -276,6 +276,15 @@ t.test('operations of networks', async t => {
     `weight: { format: 'f32', rows: ${rows}, cols: ${cols}, data: f32(${rows * cols}) }`
   const conv = (op: string) => `run('${op}', 'f32', { ${shape}, groups: 1, ${weight(66, 630)} })`
   t.same(await launches(conv('conv')), ['conv_f32 6 256x1']) // 2 tiles of filters by 3 of positions
+  const laidOut = (compute: string) =>
+    `run('conv', 'f32', { ${shape}, groups: 1, weight: { format: 'f32', rows: 66, cols: 630, data: f32(0) },
+      compute: '${compute}', channelsLast: new Uint16Array(66 * 672) })`
+  t.same(await launches(laidOut('bf16')), [
+    'conv_image_bf16 9 256x1', // 3 tiles of 144 pixels by 3 of 72 channels
+    'conv_channels_last_bf16_64 6 128x1',
+  ])
+  t.same(await launches(laidOut('f16')), ['conv_image_f16 9 256x1', 'conv_channels_last_f16_64 6 128x1'])
+  await t.rejects(launches(laidOut('f32')), /channelsLast is for a compute of bf16 or f16/)
   t.same(await launches(conv('convBackward')), [
     'conv_transposed_f32 6 256x1',
     'conv_weight_gradient_f32 20 256x1',

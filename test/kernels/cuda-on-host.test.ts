@@ -92,13 +92,22 @@ check(
 
 check(
   'convolutions, attention and normalizations',
-  ['networks.cc', 'conv_mma.cc', 'attention_mma.cc', 'attention_backward_mma.cc', 'paged.cc', 'paged_mma.cc'],
+  [
+    'networks.cc',
+    'conv_mma.cc',
+    'conv_channels_last.cc',
+    'attention_mma.cc',
+    'attention_backward_mma.cc',
+    'paged.cc',
+    'paged_mma.cc',
+  ],
   [
     'conv',
     'normalization',
     'attention',
     'conv_pack',
     'conv_mma',
+    'conv_channels_last',
     'attention_mma',
     'attention_backward_mma',
     'paged_attention',

@@ -1,12 +1,13 @@
 // halves.ts: activations in 16 bits among the cases of `dgx-spark verify`.
 import type { HalfType } from '../../core/dtype.js'
-import { floatReader, floatWriter } from '../../kernels/js/elements.js'
+import { floatReader } from '../../kernels/js/elements.js'
 import { depthUnit } from '../../kernels/linear-args.js'
 import type { Weight } from '../../kernels/weight-args.js'
 import {
   bf16Tolerance,
   f32,
   halfTolerance,
+  rounded,
   type VerifyCase,
   type VerifySizes,
   values,
@@ -21,12 +22,8 @@ export function halfCases(sizes: VerifySizes): VerifyCase[] {
 }
 
 /** Seeded values in [-1, 1). */
-function halfValues(type: HalfType, count: number, seed: number): Uint16Array {
-  const array = new Uint16Array(count)
-  const write = floatWriter(type, array)
-  for (const [i, value] of values(count, seed).entries()) write(i, value)
-  return array
-}
+const halfValues = (type: HalfType, count: number, seed: number): Uint16Array =>
+  rounded(type, values(count, seed))
 
 function linearCases(type: HalfType, { tokens, rows, cols: atLeast }: VerifySizes): VerifyCase[] {
   const cols = depthUnit * Math.ceil(atLeast / depthUnit)

@@ -1,11 +1,14 @@
 // network.ts: convolutions, attention, softmax and normalizations among the cases of `dgx-spark verify`.
 import { numel } from '../../core/shape.js'
+import { channelsLastCopy } from '../../kernels/js/channels-last.js'
+import { jsKernels } from '../../kernels/js/js.js'
 import { winogradSize, winogradWeight } from '../../kernels/js/winograd.js'
-import type { HeadStrides, KernelArgs, Weight } from '../../kernels/kernels.js'
+import type { ConvShape, HeadStrides, KernelArgs, Weight } from '../../kernels/kernels.js'
 import {
   bf16Tolerance,
   f32,
   halfTolerance,
+  rounded,
   sumTolerance,
   type VerifyCase,
   type VerifySizes,
@@ -45,9 +48,9 @@ function wideConvCases(): VerifyCase[] {
   const line = { image, kernel: [1], out: image, strides: [1], dilations: [1], padsBegin: [0] }
   const data = values(filters * channels, 37)
   const weight: Weight = { format: 'f32', rows: filters, cols: channels, data }
-  return (['bf16', 'f16'] as const).flatMap(compute =>
-    convPasses('wide', { ...line, batch: 1, groups: 1 }, channels, weight, compute),
-  )
+  return (['bf16', 'f16'] as const)
+    .flatMap(compute => convPasses('wide', { ...line, batch: 1, groups: 1 }, channels, weight, compute))
+    .concat(channelsLastCases({ ...line, batch: 1, groups: 1 }, weight))
 }
 
 /** One, two and three axes, groups, strides, dilations, pads on one side, a channel for each group. */
@@ -81,6 +84,7 @@ function convCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
     ...convPasses('1-D, 2 groups', { ...flat, batch, groups: 2 }, channels, weight(filters, channels * 2.5)),
     ...convPasses('3-D', { ...deep, batch: 1, groups: 1 }, 3, weight(5, 24)),
     ...winogradCases(batch, [13, 18], weight(filters, channels * 9)),
+    ...channelsLastCases({ ...plane, batch, groups: 2 }, weight(filters, channels * 3)),
     pointwiseDepthwiseCase(),
     ...convPasses('depthwise', { ...plane, batch, groups: channels }, channels, weight(channels, 6)),
   ]
@@ -116,6 +120,28 @@ function winogradCases(batch: number, image: readonly number[], weight: Weight):
       y: f32(batch * weight.rows * numel(image)),
     })),
   ]
+}
+
+/** A weight in 16 bits with its channels side by side, which only a GPU reads. */
+function channelsLastCases(shape: ConvShape, weight: Weight): VerifyCase[] {
+  const { rows, cols } = weight
+  const channels = (cols / numel(shape.kernel)) * shape.groups
+  const x = values(shape.batch * channels * numel(shape.image), 41)
+  const { count, copy } = channelsLastCopy(rows, cols, numel(shape.kernel))
+  return (['bf16', 'f16'] as const).map(compute => {
+    const channelsLast = new Uint16Array(count)
+    const src = rounded(compute, weight.data as Float32Array)
+    jsKernels.runSync('copyStrided', { dtype: compute, ...copy, src, dst: channelsLast })
+    const y = (): Float32Array => f32(shape.batch * rows * numel(shape.out))
+    return verifyCase(
+      'conv',
+      `${compute}, channels last, ${shape.groups} groups, ${numel(shape.out)} positions`,
+      ['y'],
+      tolerances[compute],
+      () => ({ ...shape, weight, channelsLast, x, bias: values(rows, 42), compute, y: y() }),
+      { channelsLast: undefined },
+    )
+  })
 }
 
 function pointwiseDepthwiseCase(): VerifyCase {

@@ -1,5 +1,6 @@
 // values.ts: what the cases of `dgx-spark verify` are made of.
-import type { ElementArray } from '../../core/dtype.js'
+import type { ElementArray, HalfType } from '../../core/dtype.js'
+import { floatWriter } from '../../kernels/js/elements.js'
 import type { KernelArgs, KernelOp } from '../../kernels/kernels.js'
 
 /** One operation with seeded inputs and empty outputs. */
@@ -61,6 +62,14 @@ export function values(count: number, seed: number): Float32Array {
     state ^= state << 5
     return (state >>> 0) / 2 ** 31 - 1
   })
+}
+
+/** Floats rounded to 16 bits. */
+export function rounded(type: HalfType, floats: Float32Array): Uint16Array {
+  const array = new Uint16Array(floats.length)
+  const write = floatWriter(type, array)
+  for (const [i, value] of floats.entries()) write(i, value)
+  return array
 }
 
 /** Zeros. */

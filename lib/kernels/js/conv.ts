@@ -4,9 +4,10 @@ import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
 import type { ConvShape, KernelArgs, Weight, WindowShape } from '../kernels.js'
 import { activations } from './activations.js'
+import { channelsLastCopy } from './channels-last.js'
 import { expectFloatCompute } from './compute.js'
 import { expectFits } from './operands.js'
-import { type KernelRows, optional } from './row.js'
+import { elements, type KernelRows, optional } from './row.js'
 import { rowReader } from './weight-rows.js'
 import { expectWindow } from './windows.js'
 import { winogradSize } from './winograd.js'
@@ -183,7 +184,9 @@ export const convRows: KernelRows<'conv' | 'convBackward' | 'convTranspose'> = {
       const { x, y, filters } = convSizes(args, args.weight)
       const { rows, cols } = args.weight
       const winograd = args.winograd && winogradSize(rows, cols)
-      return { x, bias: optional(filters), residual: optional(y), y, winograd }
+      const laidOut = channelsLastCopy(rows, cols, numel(args.kernel)).count
+      const channelsLast = args.channelsLast && elements('bf16', laidOut)
+      return { x, bias: optional(filters), residual: optional(y), y, winograd, channelsLast }
     },
   },
   convBackward: {

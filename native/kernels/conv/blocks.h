@@ -16,6 +16,11 @@ constexpr int kLargeTile = 128, kSmallTile = 64;
 constexpr int threads(int tile) { return 2 * tile; }
 }  // namespace conv_mma_block
 
+// conv_channels_last.cu: tiles as those of conv_mma.cu; images are packed in tiles of pixels and channels.
+namespace conv_image_block {
+constexpr int kPixels = 64, kChannels = 32, kThreads = 256;
+}
+
 // conv_pack.cu
 namespace conv_pack_block {
 constexpr int kThreads = 256;

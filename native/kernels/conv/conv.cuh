@@ -1,8 +1,8 @@
-// conv.cuh: the convolutions of conv.cu and conv_mma.cu as products sums[line, col] = Σ_k left(line, k) ·
-// right(k, col) for each group. Forward: lines are filters, k channels and taps, cols positions of all
-// images. Transposed: lines are channels, k filters and taps, cols pixels. WeightGradient: lines are filters,
-// k positions of all images, cols channels and taps. What depends on the column alone is an Across, what
-// depends on k an Along. Trap: offsets in an image are formed modulo 2^32; only sums of both are in range.
+// conv.cuh: the convolutions of this folder as products sums[line, col] = Σ_k left(line, k) · right(k, col)
+// for each group. Forward: lines are filters, k channels and taps, cols positions of all images. Transposed:
+// lines are channels, k filters and taps, cols pixels. WeightGradient: lines are filters, k positions of all
+// images, cols channels and taps. What depends on the column alone is an Across, what depends on k an Along.
+// Trap: offsets in an image are formed modulo 2^32; only sums of both are in range.
 #pragma once
 
 #include "kernels/conv/conv_args.h"
@@ -39,18 +39,24 @@ struct Group {
     return (static_cast<uint32_t>(at[0]) * middle + at[1]) * last + at[2];
   }
 
+  // Where the window at a position of the output is in its image; returns the number of the image.
+  __device__ int32_t place(int32_t position, Position& window) const {
+    int32_t q[3];
+    const int32_t n = args.out_axes.split(position, q);
+    for (int i = 0; i < 3; ++i) {
+      window.at[i] = q[i] * args.stride.size[i].divisor() - static_cast<int32_t>(args.shape.pad[i]);
+    }
+    window.offset = offset_of(window.at, args.shape.image);
+    return n;
+  }
+
   // The window at a position of the output; image is the channels of this group.
   struct Window : Position {
     const float* image;
   };
   __device__ Window window(int32_t position) const {
-    int32_t q[3];
-    const int32_t n = args.out_axes.split(position, q);
     Window window;
-    for (int i = 0; i < 3; ++i) {
-      window.at[i] = q[i] * args.stride.size[i].divisor() - static_cast<int32_t>(args.shape.pad[i]);
-    }
-    window.offset = offset_of(window.at, args.shape.image);
+    const int32_t n = place(position, window);
     window.image = args.x + (n * args.shape.channels + int64_t{group} * channels) * pixels;
     return window;
   }
@@ -64,13 +70,18 @@ struct Group {
     return tap;
   }
 
-  // x there; 0 outside of the image.
-  __device__ float image(const Window& window, const Position& tap) const {
+  // Whether a tap of a window is in the image.
+  __device__ bool inside(const Position& window, const int32_t (&tap)[3]) const {
     bool inside = true;
     for (int i = 0; i < 3; ++i) {
-      inside &= static_cast<uint32_t>(window.at[i] + tap.at[i]) < static_cast<uint32_t>(args.shape.image[i]);
+      inside &= static_cast<uint32_t>(window.at[i] + tap[i]) < static_cast<uint32_t>(args.shape.image[i]);
     }
-    return inside ? window.image[window.offset + tap.offset] : 0.0f;
+    return inside;
+  }
+
+  // x there; 0 outside of the image.
+  __device__ float image(const Window& window, const Position& tap) const {
+    return inside(window, tap.at) ? window.image[window.offset + tap.offset] : 0.0f;
   }
 
   // Where element `line` of column `col` of an output [N, lines, size] begins.

@@ -1,5 +1,5 @@
-// conv_args.h: the parameters of a convolution on the device; read by conv.cu, conv_mma.cu and conv_pack.cu,
-// filled by their launchers.
+// conv_args.h: the parameters of a convolution on the device; read by the kernels of this folder, filled by
+// their launchers.
 #pragma once
 
 #include "backend/backend.h"
@@ -56,6 +56,22 @@ struct ConvPackArgs {
   int32_t channels, filters;  // of a group
   FastDivisor taps;
   uint16_t* out;  // [lines, padded_depth(depth)] in bf16 or f16
+};
+
+// x for conv_channels_last.cu: out[n, p, g, c] = x[n, g, c, p], 0 for c from `channels` on.
+struct ConvImageArgs {
+  const float* x;                           // [N, G, channels, pixels]
+  int32_t groups, channels, padded, count;  // count: N · pixels
+  FastDivisor pixels;
+  uint16_t* out;  // [N, pixels, G, padded] in bf16 or f16
+};
+
+// A convolution of such an image.
+struct ConvChannelsLastArgs {
+  ConvPassArgs pass;      // without w and x
+  int32_t channels;       // of a group of `image`
+  const uint16_t* image;  // [N, image, G, channels]
+  const uint16_t* left;   // [O, padded_depth(taps · channels)]
 };
 
 }  // namespace spark

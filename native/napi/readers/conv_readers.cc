@@ -26,13 +26,24 @@ const float* winograd_filters(Arguments& in, const ConvShape& shape) {
   return winograd;
 }
 
+// A weight channels last, which only CUDA multiplies.
+const uint16_t* channels_last_filters(Arguments& in, const ConvArgs& args) {
+  if (!in.has("channelsLast")) return nullptr;
+  if (!in.placed()) throw Error("ERR_UNSUPPORTED", "channelsLast is for CUDA. Leave it out");
+  if (args.compute == Compute::kF32) {
+    throw Error("ERR_ARGUMENT", "channelsLast is for a compute of bf16 or f16");
+  }
+  return in.input<uint16_t>("channelsLast", elements(args.shape.filters, channels_last_depth(args.shape)));
+}
+
 }  // namespace
 
 ConvArgs read_conv(Arguments& in) {
   ConvArgs args{};
   args.min_tiles = in.has("minTiles") ? in.size("minTiles") : 0;
   const bool only_tiles = in.has("winograd") && args.min_tiles == 0;
-  args.weight = only_tiles ? in.weight_shape("weight") : in.weight("weight");
+  const bool laid_out = only_tiles || in.has("channelsLast");
+  args.weight = laid_out ? in.weight_shape("weight") : in.weight("weight");
   const ConvShape& shape = args.shape = in.conv_shape(args.weight);
   args.x = in.input<float>("x", image_elements(shape, shape.channels, shape.image));
   const int64_t positions = image_elements(shape, shape.filters, shape.out);
@@ -43,6 +54,7 @@ ConvArgs read_conv(Arguments& in) {
   args.compute = in.plain_compute("compute", args.weight);
   args.y = in.output<float>("y", positions);
   args.winograd = winograd_filters(in, shape);
+  args.channels_last = channels_last_filters(in, args);
   return args;
 }
 

@@ -349,6 +349,8 @@ t.test('what does not fit is refused', t => {
       { code },
       `${engine}: transposed`,
     )
+    const channelsLast = { channelsLast: new Uint16Array(1), compute: 'bf16' as const }
+    refused(channelsLast, engine === 'js' ? 'ERR_SHAPE' : 'ERR_UNSUPPORTED', 'a layout of CUDA')
     const huge = 2 ** 31 - 1
     if (engine === 'cpu') refused({ dilations: [huge, huge] }, 'ERR_SHAPE', 'a reach of more than memory')
   }

@@ -107,6 +107,11 @@ class LeftSide {
 };
 
 // Tiles of 128 need fewer elements of x; those of 64 are more, for more processors.
+bool takes_large_tiles(const Pass& pass, int64_t groups) {
+  const int64_t processors = Device::current().attributes.multiprocessors;
+  return pass.lines > kSmallTile && tiles_of(pass, groups, kLargeTile) >= kBlocksOfProcessor * processors;
+}
+
 void launch_mma(DType number, const Pass& pass, const ConvPassArgs& args) {
   const LeftSide left(number, pass, args);
   const bool row_scaled = args.w.dtype == DType::kF8E4M3 || args.w.dtype == DType::kI8;
@@ -114,9 +119,8 @@ void launch_mma(DType number, const Pass& pass, const ConvPassArgs& args) {
   const ConvMmaArgs mma{args, left.data, pass.transposed ? nullptr : row_scale,
                         pass.transposed ? row_scale : nullptr,
                         args.w.dtype == DType::kNVFP4 ? args.w.tensor_scale : 1.0f};
-  const int64_t groups = args.shape.groups, processors = Device::current().attributes.multiprocessors;
-  const bool large =
-      pass.lines > kSmallTile && tiles_of(pass, groups, kLargeTile) >= kBlocksOfProcessor * processors;
+  const int64_t groups = args.shape.groups;
+  const bool large = takes_large_tiles(pass, groups);
   const int tile = large ? kLargeTile : kSmallTile;
   launch("conv_mma",
          message(number == DType::kF16 ? "conv_mma_half" : "conv_mma", pass.kernel, large ? "_128" : "_64"),
@@ -135,6 +139,34 @@ void launch_pass(const Pass& pass, Compute compute, const ConvPassArgs& args) {
   } else {
     launch_mma(compute == Compute::kF16 ? DType::kF16 : DType::kBF16, pass, args);
   }
+}
+
+// `weight` is ConvArgs::channels_last.
+void launch_channels_last(Compute compute, const uint16_t* weight, const Pass& pass,
+                          const ConvPassArgs& args) {
+  if (pass.lines == 0 || pass.cols == 0) return;
+  const auto narrow = [](int64_t size) { return static_cast<int32_t>(size); };
+  const ConvShape& shape = args.shape;
+  const int64_t channels = channels_last_channels(shape), pixels = numel(shape.image);
+  check_size("padded channels", shape.groups * channels);
+  const Scratch image(shape.batch * pixels * shape.groups * channels * sizeof(uint16_t));
+  const ConvImageArgs pack{args.x,
+                           narrow(shape.groups),
+                           narrow(shape.channels / shape.groups),
+                           narrow(channels),
+                           narrow(shape.batch * pixels),
+                           FastDivisor(pixels > 1 ? pixels : 1),
+                           image.as<uint16_t>()};
+  const char* number = compute == Compute::kF16 ? "f16" : "bf16";
+  launch("conv_channels_last", message("conv_image_", number),
+         Grid{ceil_div(pack.count, conv_image_block::kPixels) * shape.groups *
+              ceil_div(channels, conv_image_block::kChannels)},
+         Threads{conv_image_block::kThreads}, 0, pack);
+  const bool large = takes_large_tiles(pass, shape.groups);
+  const int tile = large ? kLargeTile : kSmallTile;
+  launch("conv_channels_last", message("conv_channels_last_", number, large ? "_128" : "_64"),
+         Grid{tiles_of(pass, shape.groups, tile)}, Threads{conv_mma_block::threads(tile)}, 0,
+         ConvChannelsLastArgs{args, narrow(channels), image.as<uint16_t>(), weight});
 }
 
 void add_spans(const float* parts, int64_t spans, int64_t count, bool add, float* out) {
@@ -233,8 +265,11 @@ void conv(const ConvArgs& args) {
   pass.residual_first = args.residual_first;
   pass.activation = args.activation;
   pass.out = args.y;
-  launch_pass({"", false, shape.filters / shape.groups, shape.batch * numel(shape.out), args.weight.cols},
-              args.compute, pass);
+  const Pass forward{"", false, shape.filters / shape.groups, shape.batch * numel(shape.out),
+                     args.weight.cols};
+  if (args.channels_last && shape.channels > 0)
+    return launch_channels_last(args.compute, args.channels_last, forward, pass);
+  launch_pass(forward, args.compute, pass);
 }
 
 void conv_backward(const ConvBackwardArgs& args) {

@@ -1,0 +1,111 @@
+// Weights of convolutions that CUDA reads channels last: which ones, where their elements are, and what keeps its layout.
+import t from 'tap'
+import { atOnce } from '#lib/core/paced.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { KernelArgs } from '#lib/kernels/kernels.js'
+import { layChannelsLast } from '#lib/plan/channels-last.js'
+import { Buffer, Operand, type Step } from '#lib/plan/program.js'
+import { bf16Value } from '../fixtures/values/golden-values.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
+
+type Conv = Extract<Step, { op: 'conv' }>
+type Array = Float32Array | Uint16Array
+
+const random = randomGenerator(5)
+const [rows, channels, taps] = [64, 17, 9]
+const cols = channels * taps
+const floats = uniform(random, rows * cols).map(bf16Value)
+
+const constant = (count = rows * cols): Buffer => new Buffer('f32', count, 'constant', () => floats)
+
+const conv = (weight: Buffer, changes: Partial<Conv['args']> = {}): Conv => {
+  const window = { kernel: [3, 3], strides: [1, 1], dilations: [1, 1], padsBegin: [1, 1] }
+  const images = { batch: 2, groups: 1, image: [5, 7], out: [5, 7] }
+  const [x, y] = [new Buffer('f32', 2 * channels * 35, 'input'), new Buffer('f32', 2 * rows * 35, 'output')]
+  const operands = { weight: { format: 'f32' as const, rows, cols, data: weight.read() }, x: x.read() }
+  return {
+    op: 'conv',
+    args: { ...images, ...window, ...operands, y: y.write(), compute: 'bf16', ...changes },
+  }
+}
+
+function laidOut(...steps: Step[]): { setup: Step[]; convs: Conv[] } {
+  const setup: Step[] = []
+  return { setup, convs: atOnce(layChannelsLast(steps, setup)) as Conv[] }
+}
+
+const isLaidOut = (...steps: Step[]): boolean[] =>
+  laidOut(...steps).convs.map(({ args }) => args.channelsLast !== undefined)
+
+/** What the steps of a setup leave in a buffer. */
+function run(setup: readonly Step[], result: Buffer): Array {
+  const arrays = new Map<Buffer, Array>()
+  const arrayOf = ({ buffer }: Operand): Array => {
+    const fresh = () =>
+      buffer.dtype === 'f32' ? new Float32Array(rows * cols) : new Uint16Array(+buffer.count)
+    const array = arrays.get(buffer) ?? (buffer.elements() as Array | undefined) ?? fresh().fill(7)
+    arrays.set(buffer, array)
+    return array
+  }
+  for (const { op, args } of setup) {
+    const bound = Object.entries(args).map(([name, arg]) => [
+      name,
+      arg instanceof Operand ? arrayOf(arg) : arg,
+    ])
+    jsKernels.runSync(op, Object.fromEntries(bound) as KernelArgs[typeof op])
+  }
+  return arrays.get(result)!
+}
+
+t.test('channels of a tap are neighbours, with zeros behind them and behind the taps', async t => {
+  const { setup, convs } = laidOut(conv(constant()))
+  const { channelsLast, weight } = convs[0]!.args
+  t.match(channelsLast, { access: 'read', buffer: { dtype: 'bf16', storage: 'folded' } })
+  t.match(weight, { rows, cols, data: { count: 0 } }, 'the elements are not kept')
+  const [pitch, depth] = [24, 224]
+  const expected = new Uint16Array(rows * depth)
+  const bits = new Uint32Array(floats.buffer)
+  for (let o = 0; o < rows; o++)
+    for (let c = 0; c < channels; c++)
+      for (let tap = 0; tap < taps; tap++)
+        expected[o * depth + tap * pitch + c] = bits[o * cols + c * taps + tap]! >>> 16
+  t.strictSame(run(setup, channelsLast!.buffer), expected)
+})
+
+t.test('a weight is laid out once in each type for each number of taps', async t => {
+  const weight = constant()
+  const line = { kernel: [9], strides: [1], dilations: [1], padsBegin: [4], image: [35], out: [35] }
+  const convs = [conv(weight), conv(weight), conv(weight, { compute: 'f16' }), conv(weight, line)]
+  const { setup, convs: laid } = laidOut(...convs)
+  const buffers = laid.map(({ args }) => args.channelsLast!.buffer)
+  t.equal(buffers[1], buffers[0])
+  t.equal(buffers[3], buffers[0], 'nine taps in a line')
+  t.equal(new Set(buffers).size, 2)
+  t.equal(setup.length, 6, 'zeros, a cast and a copy of each')
+  const half = {
+    format: 'bf16' as const,
+    rows,
+    cols,
+    data: new Buffer('bf16', rows * cols, 'constant').read(),
+  }
+  t.equal(laidOut(conv(weight, { weight: half })).setup.length, 2, 'bf16 is not rounded')
+})
+
+t.test('what keeps its layout', async t => {
+  t.strictSame(isLaidOut(conv(constant(), { compute: 'f32' })), [false], 'f32')
+  t.strictSame(isLaidOut(conv(constant(), { compute: undefined })), [false], 'no compute')
+  t.strictSame(isLaidOut(conv(constant(), { strides: [2, 2] })), [false], 'few products of an element')
+  t.strictSame(isLaidOut(conv(constant(), { groups: 2 })), [false], 'few filters of a group')
+  const thin = { format: 'f32' as const, rows: 612, cols: 135, data: constant(612 * 135).read() }
+  t.strictSame(isLaidOut(conv(constant(), { weight: thin })), [false], '15 channels')
+  const i8 = { format: 'i8' as const, rowScale: constant(rows).read() }
+  const bytes = { ...i8, rows, cols, data: new Buffer('i8', rows * cols, 'constant').read() }
+  t.strictSame(isLaidOut(conv(constant(), { weight: bytes })), [false], 'a shorter format')
+  t.strictSame(isLaidOut(conv(new Buffer('f32', rows * cols, 'state'))), [false], 'a weight that changes')
+  const weight = constant()
+  const negative: Step = {
+    op: 'unary',
+    args: { fn: 'neg', dtype: 'f32', count: rows * cols, x: weight.read(), y: constant().write() },
+  }
+  t.strictSame(isLaidOut(conv(weight), negative), [false, false], 'another reader')
+})

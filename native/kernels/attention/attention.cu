@@ -35,7 +35,8 @@ __device__ float weight_of(float value, float log_sum) {
   return log_sum == -INFINITY ? 0 : expf(value - log_sum);
 }
 
-// Largest and sum of a row of scores become those of what was seen so far; scores become weights.
+// Largest and sum of a row of scores become those of what was seen so far; scores become weights. A NaN stays
+// one.
 __device__ void weigh_rows(float (&weights)[kRows][kCols], float (&largest)[kRows], float (&total)[kRows],
                            float (&factor)[kRows]) {
   constexpr int kWarps = kThreads / kWarp;
@@ -45,14 +46,14 @@ __device__ void weigh_rows(float (&weights)[kRows][kCols], float (&largest)[kRow
     for (int offset = kWarp / 2; offset > 0; offset /= 2) {
       best = fmaxf(best, __shfl_xor_sync(0xFFFFFFFF, best, offset));
     }
-    const float before = largest[row], now = fmaxf(before, best);
+    const float before = largest[row], now = fmaxf(before, best), unit = now == -INFINITY ? 0 : now;
     float sum = 0;
     for (int j = lane; j < kCols; j += kWarp) {
-      weights[row][j] = now == -INFINITY ? 0 : expf(weights[row][j] - now);
+      weights[row][j] = expf(weights[row][j] - unit);
       sum += weights[row][j];
     }
     for (int offset = kWarp / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xFFFFFFFF, sum, offset);
-    const float scale = now == -INFINITY ? 0 : expf(before - now);
+    const float scale = expf(before - unit);
     __syncwarp();  // all lanes have read what is written now
     if (lane == 0) {
       factor[row] = scale;
@@ -78,8 +79,9 @@ extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
   }
   const int own = threadIdx.x / kRows, col = threadIdx.x % kCols;
   float* y = const_cast<float*>(queries.row_of(args.y, args.y_strides, own));
-  for (int64_t first = 0; first < args.shape.keys; first += kCols) {
-    const int count = static_cast<int>(min(int64_t{kCols}, args.shape.keys - first));
+  const int seen = static_cast<int>(queries.seen());
+  for (int first = 0; first < seen; first += kCols) {
+    const int count = min(kCols, seen - first);
     float dots[kDots];
     multiply([&](int row) { return queries.row_of(args.q, args.q_strides, row); },
              [&](int j) { return j < count ? keys + (first + j) * args.k_strides.step : nullptr; },
@@ -119,7 +121,7 @@ extern "C" __global__ void attention_products_f32(spark::AttentionArgs args, con
   products[at] = sum;
 }
 
-// dq: a tile of queries meets all keys.
+// dq: a tile of queries meets the keys that causality lets any of them see.
 extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
     attention_query_gradient_f32(spark::AttentionBackwardArgs args, const float* products, int64_t tiles) {
   using namespace spark;
@@ -130,8 +132,9 @@ extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
   const float* values = head_of(forward.v, forward.v_strides, queries.batch, queries.kv_head);
   const int own = threadIdx.x / kRows, col = threadIdx.x % kCols;
   float* dq = const_cast<float*>(queries.row_of(args.dq, forward.q_strides, own));
-  for (int64_t first = 0; first < forward.shape.keys; first += kCols) {
-    const int count = static_cast<int>(min(int64_t{kCols}, forward.shape.keys - first));
+  const int seen = static_cast<int>(queries.seen()), key_count = static_cast<int>(forward.shape.keys);
+  for (int first = 0; first < seen; first += kCols) {
+    const int count = min(kCols, key_count - first);
     float dots[kDots], weight_gradients[kDots];
     multiply([&](int row) { return queries.row_of(forward.q, forward.q_strides, row); },
              [&](int j) { return j < count ? keys + (first + j) * forward.k_strides.step : nullptr; },
@@ -154,11 +157,11 @@ extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
     add_columns(dq, gradients[own], count, forward.shape.depth, first == 0 ? 0 : 1,
                 [&](int j) { return keys + (first + j) * forward.k_strides.step; });
   }
-  if (!dq || forward.shape.keys > 0) return;
+  if (!dq || seen > 0) return;
   for (int64_t d = threadIdx.x % kRows; d < forward.shape.depth; d += kRows) dq[d] = 0;
 }
 
-// dk and dv: a tile of keys meets the queries of all heads that read them.
+// dk and dv: a tile of keys meets the queries of all heads that read them, in tiles any of which sees one.
 extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
     attention_key_gradient_f32(spark::AttentionBackwardArgs args, const float* products, int64_t tiles) {
   using namespace spark;
@@ -174,9 +177,11 @@ extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
   const int own = threadIdx.x / kRows, col = threadIdx.x % kCols;
   float* dk = args.dk ? const_cast<float*>(row_of(args.dk, forward.k_strides, own)) : nullptr;
   float* dv = args.dv ? const_cast<float*>(row_of(args.dv, forward.v_strides, own)) : nullptr;
-  const Queries<kRows> all(forward, 1, batch * shape.kv_heads + kv_head);
+  const Queries<kRows> all(forward, 1, head);
+  float factor = 0;  // of what was summed before
   for (int64_t first = 0; first < all.count(); first += kCols) {
     const int count = static_cast<int>(min(int64_t{kCols}, all.count() - first));
+    if (all.seen(first, first + count) <= first_key) continue;
     const auto at = [&](int j) { return static_cast<int>(first) + j; };
     float dots[kDots], weight_gradients[kDots];
     multiply([&](int row) { return row_of(forward.k, forward.k_strides, row); },
@@ -195,7 +200,6 @@ extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
       gradients[row][col] = weight * (weight_gradients[i] - products[index]) * w.slope * forward.scale;
     }
     __syncthreads();
-    const float factor = first == 0 ? 0 : 1;
     if (dv) {
       add_columns(dv, weights[own], count, shape.value_depth, factor,
                   [&](int j) { return all.row_of(args.dy, forward.y_strides, at(j)); });
@@ -204,8 +208,9 @@ extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
       add_columns(dk, gradients[own], count, shape.depth, factor,
                   [&](int j) { return all.row_of(forward.q, forward.q_strides, at(j)); });
     }
+    factor = 1;
   }
-  if (all.count() > 0) return;
+  if (factor == 1) return;
   for (int64_t e = threadIdx.x % kRows; dv && e < shape.value_depth; e += kRows) dv[e] = 0;
   for (int64_t d = threadIdx.x % kRows; dk && d < shape.depth; d += kRows) dk[d] = 0;
 }

@@ -43,10 +43,12 @@ struct Queries {
     return (batch * args.shape.heads + head(row)) * args.shape.queries + query(row);
   }
   // Keys that causality lets any of the rows see.
-  __device__ int64_t seen() const {
+  __device__ int64_t seen() const { return seen(first, min(first + kRows, count())); }
+  // The same of the rows [begin, end) of the head.
+  __device__ int64_t seen(int64_t begin, int64_t end) const {
     if (!args.causal) return args.shape.keys;
-    const int64_t last = min(first + kRows, count()) - 1, queries = args.shape.queries;
-    const int64_t latest = first / queries == last / queries ? last % queries : queries - 1;
+    const int64_t last = end - 1, queries = args.shape.queries;
+    const int64_t latest = begin / queries == last / queries ? last % queries : queries - 1;
     return min(args.shape.keys, latest + args.causal_offset + 1);
   }
   __device__ const float* row_of(const float* data, const HeadStrides& strides, int row) const {

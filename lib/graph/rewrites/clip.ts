@@ -2,6 +2,7 @@
 import { int } from '../attributes.js'
 import { GraphBuilder } from '../builder.js'
 import type { Graph } from '../graph.js'
+import { flattenGradients } from './flat-gradients.js'
 
 /** A graph whose gradients were measured. */
 export interface Clipped {
@@ -25,7 +26,7 @@ const smallest = 2 ** -126
 export function addClip(graph: Graph, gradients: ReadonlyMap<string, string>, maxNorm: number): Clipped {
   const builder = new GraphBuilder(graph, 'clip')
   const scalar = { keepdims: int(0) }
-  const names = [...gradients.values()]
+  const { names, unflatten } = flattenGradients(builder, graph, gradients)
   const peaks = names.map(name => builder.add('ReduceMax', [builder.add('Abs', [name])], scalar))
   const peak = builder.add('Max', [...peaks, builder.constant(smallest)])
   const squares = names.map(name =>
@@ -38,8 +39,6 @@ export function addClip(graph: Graph, gradients: ReadonlyMap<string, string>, ma
     builder.add('Add', [norm, builder.constant(1e-6)]),
   ])
   const factor = builder.add('Min', [ratio, builder.constant(1)])
-  const clipped = new Map(
-    [...gradients].map(([parameter, name]) => [parameter, builder.add('Mul', [name, factor])]),
-  )
+  const clipped = unflatten(names.map(name => builder.add('Mul', [name, factor])))
   return { graph: builder.build(), norm, gradients: clipped }
 }

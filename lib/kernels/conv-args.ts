@@ -60,6 +60,13 @@ export interface ConvArgs extends ConvShape {
    * 16 bytes: CUDA reads it in the place of the elements of `weight`.
    */
   channelsLast?: Uint16Array | undefined
+  /**
+   * Whether x is compact, [N, image, C], where an image has at most 64 positions: of a pointwise convolution, or a depthwise one of 3 x 3
+   * or 5 x 5 whose steps are 1 or 2, in f32. Default: false.
+   */
+  xCompact?: boolean | undefined
+  /** The same for y, [N, out, O], and the residual. */
+  yCompact?: boolean | undefined
 }
 
 /** Gradients of a convolution; see `ConvBackwardArgs` in native/backend/conv_args.h. */
@@ -115,6 +122,9 @@ export interface PointwiseDepthwiseArgs extends ConvShape {
   activation?: Activation | undefined
   /** Output, [N, C, out]. */
   y: Float32Array
+  /** As those of {@link ConvArgs}. */
+  xCompact?: boolean | undefined
+  yCompact?: boolean | undefined
 }
 
 /** Arguments of convolutions. */

@@ -15,6 +15,7 @@ import type { Bf16Support, Kernels } from '../kernels/kernels.js'
 import type { KernelType } from '../kernels/precision-args.js'
 import { shareInPlace } from './arena.js'
 import { layChannelsLast } from './channels-last.js'
+import { compactImages } from './compact-images.js'
 import { elideCopies } from './copies.js'
 import { type StateOptions, stateInput, storeStep } from './growing-state.js'
 import { halveActivations } from './half-activations.js'
@@ -133,7 +134,7 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const laidOut = backend === 'cuda' ? yield* layChannelsLast(rest, setup) : rest
   const direct = yield* removeDead(yield* readInPlace(laidOut), outputs)
   const copied = yield* joinAdamw(yield* elideCopies(direct))
-  const joined = packing ? yield* joinConvolutions(copied) : copied
+  const joined = packing ? yield* compactImages(yield* joinConvolutions(copied)) : copied
   const steps = backend === 'cuda' ? yield* halveActivations(joined) : joined
   yield* shareInPlace(steps)
   const ends = [...inputs, ...outputs, ...state].map(({ buffer }) => buffer)

@@ -4,6 +4,7 @@
 import type { Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
 import { sameSize } from '../core/size.js'
+import { isDepthwise, isPointwise } from '../kernels/compact.js'
 import { type Buffer, operandsOf, type Step } from './program.js'
 
 type ConvStep = Extract<Step, { op: 'conv' }>
@@ -22,7 +23,7 @@ export function* joinConvolutions(steps: readonly Step[]): Paced<Step[]> {
   for (const step of steps) {
     yield
     const before = joined.at(-1)
-    const fits = before && isPointwise(before) && isDepthwise(step) && isBetween(before, step)
+    const fits = before && isExpansion(before) && isLargeDepthwise(step) && isBetween(before, step)
     if (fits && uses.get(before.args.y.buffer) === 2) joined.splice(-1, 1, join(before, step))
     else joined.push(step)
   }
@@ -40,39 +41,18 @@ function isBetween({ args: { y } }: ConvStep, { args: { x } }: ConvStep): boolea
   )
 }
 
-const areAll = (sizes: readonly unknown[], size: number): boolean => sizes.every(each => each === size)
-
-function isPointwise(step: Step): step is ConvStep {
+function isExpansion(step: Step): step is ConvStep {
   if (step.op !== 'conv') return false
-  const { groups, image, kernel, out, strides, padsBegin, residual, winograd, compute = 'f32' } = step.args
-  return (
-    groups === 1 &&
-    compute === 'f32' &&
-    !residual &&
-    !winograd &&
-    areAll([...kernel, ...strides], 1) &&
-    areAll(padsBegin, 0) &&
-    image.every((size, axis) => sameSize(size, out[axis]!))
-  )
+  const { residual, winograd, compute = 'f32' } = step.args
+  return isPointwise(step.args) && compute === 'f32' && !residual && !winograd
 }
 
 /** Whether it is one of those that native/backend/cpu/conv/depthwise.cc computes in place, of a large image. */
-function isDepthwise(step: Step): step is ConvStep {
+function isLargeDepthwise(step: Step): step is ConvStep {
   if (step.op !== 'conv') return false
-  const { groups, weight, image, kernel, strides, dilations, residual } = step.args
-  const [taps, elements] = [numel(kernel), numel([groups, ...image])]
-  return (
-    kernel.length === 2 &&
-    (taps === 9 || taps === 25) &&
-    kernel[0] === kernel[1] &&
-    strides[0] === strides[1] &&
-    (strides[0] === 1 || strides[0] === 2) &&
-    areAll(dilations, 1) &&
-    groups === weight.rows &&
-    weight.cols === taps &&
-    !residual &&
-    !(typeof elements === 'number' && elements < fewElements)
-  )
+  const { groups, image, residual } = step.args
+  const elements = numel([groups, ...image])
+  return isDepthwise(step.args) && !residual && !(typeof elements === 'number' && elements < fewElements)
 }
 
 function join({ args: first }: ConvStep, { args: second, node }: ConvStep): Step {

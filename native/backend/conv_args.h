@@ -18,6 +18,30 @@ struct ConvShape {
   int64_t pad[3];                            // at the beginning
 };
 
+// Compact images have their channels last, [N, image, C]. A plan lets those of few positions be so.
+constexpr int64_t kFewPositions = 64;
+
+// Whether filters read one position of all channels.
+inline bool is_pointwise(const ConvShape& shape) {
+  bool fits = shape.groups == 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    fits &= shape.kernel[axis] == 1 && shape.stride[axis] == 1 && shape.pad[axis] == 0 &&
+            shape.out[axis] == shape.image[axis];
+  }
+  return fits;
+}
+
+// Whether each filter reads one channel, through 3 x 3 or 5 x 5 neighbours, of which the first column is in
+// the image or beside it.
+inline bool is_small_depthwise(const ConvShape& shape) {
+  const auto [depth, height, width] = shape.kernel;
+  const bool flat = shape.image[0] == 1 && depth == 1 && shape.out[0] == 1 && shape.pad[0] == 0;
+  const bool single = shape.groups > 1 && shape.groups == shape.channels && shape.groups == shape.filters;
+  return flat && single && height == width && (height == 3 || height == 5) &&
+         shape.stride[1] == shape.stride[2] && shape.stride[1] <= 2 && shape.dilation[1] == 1 &&
+         shape.dilation[2] == 1 && shape.pad[2] >= 0 && shape.pad[2] < width && shape.image[2] > 0;
+}
+
 // With z[n, o, q] = Σ_{c, k} x[n, g·C/G + c, p(q, k)] W[o, c, k] + bias[o] and g = ⌊o / (O/G)⌋:
 //   y = activation(z) + residual, or activation(z + residual) when it is `residual_first`.
 struct ConvArgs {
@@ -40,6 +64,8 @@ struct ConvArgs {
   // [taps, channels_last_channels()], channels_last_depth() long, on a multiple of 16 bytes, with zeros
   // behind channels and taps. Read in the place of the elements of weight. CUDA only. null: not at hand.
   const uint16_t* channels_last;
+  // Whether x, and y with the residual, is compact: of a convolution that takes_compact().
+  bool x_compact, y_compact;
 };
 
 // Channels of a group in 16 bits are padded to a multiple of this, 16 bytes.
@@ -50,6 +76,10 @@ inline int64_t channels_last_channels(const ConvShape& shape) {
 inline int64_t channels_last_depth(const ConvShape& shape) {
   const int64_t depth = shape.kernel[0] * shape.kernel[1] * shape.kernel[2] * channels_last_channels(shape);
   return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit;
+}
+
+inline bool takes_compact(const ConvShape& shape, bool has_residual) {
+  return is_pointwise(shape) || (is_small_depthwise(shape) && !has_residual);
 }
 
 // dx[n, g·C/G + c, p] = Σ_{o of g, k, q with p(q, k) = p} dy[n, o, q] W[o, c, k]
@@ -89,6 +119,7 @@ struct PointwiseDepthwiseArgs {
   const float* bias;  // [C]; null: no bias
   Activation activation;
   float* y;  // [N, C, out]
+  bool x_compact, y_compact;
 };
 
 }  // namespace spark

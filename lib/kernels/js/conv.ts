@@ -2,7 +2,8 @@
 import { expectInteger, expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
-import type { ConvShape, KernelArgs, Weight, WindowShape } from '../kernels.js'
+import { fewPositions, takesCompact } from '../compact.js'
+import type { ConvArgs, ConvShape, KernelArgs, Weight, WindowShape } from '../kernels.js'
 import { activations } from './activations.js'
 import { channelsLastCopy } from './channels-last.js'
 import { expectFloatCompute } from './compute.js'
@@ -76,8 +77,32 @@ function* forEachFilter(
   }
 }
 
+/** Values [batch, rows, cols] as [batch, cols, rows]. */
+function transposedImages(values: Float32Array, batch: number, rows: number, cols: number): Float32Array {
+  const to = new Float32Array(values.length)
+  for (let at = 0; at < batch * rows * cols; at++) {
+    const [image, row, col] = [Math.floor(at / (rows * cols)), Math.floor(at / cols) % rows, at % cols]
+    to[(image * cols + col) * rows + row] = values[at]!
+  }
+  return to
+}
+
 /** y = activation(conv(x, W) + bias) + residual, or with the residual inside of the activation. */
 export function* conv(args: KernelArgs['conv']): Paced<void> {
+  const { weight, batch } = args
+  const { channels, pixels, positions } = sizesOf(args, weight)
+  const planes = (compact: boolean | undefined, values: Float32Array, size: number, count: number) =>
+    compact && size <= fewPositions ? transposedImages(values, batch, size, count) : values
+  const x = planes(args.xCompact, args.x, pixels, channels)
+  const residual = args.residual && planes(args.yCompact, args.residual, positions, weight.rows)
+  const isCompact = args.yCompact && positions <= fewPositions
+  const y = isCompact ? new Float32Array(args.y.length) : args.y
+  yield* convPlanes({ ...args, x, residual, y })
+  if (isCompact) args.y.set(transposedImages(y, batch, weight.rows, positions))
+}
+
+/** The same, of images as planes. */
+function* convPlanes(args: KernelArgs['conv']): Paced<void> {
   const { weight, batch, x, bias, residual, residualFirst, y } = args
   const activate = activations[args.activation ?? 'none']
   const { channels, pixels, positions } = sizesOf(args, weight)
@@ -94,6 +119,14 @@ export function* conv(args: KernelArgs['conv']): Paced<void> {
     const sum = sums[at]! + (bias?.[Math.floor(at / positions) % weight.rows] ?? 0)
     const added = residual?.[at] ?? 0
     y[at] = residualFirst ? activate(sum + added) : activate(sum) + added
+  }
+}
+
+/** Throws where images shall be compact and cannot be. */
+export function expectCompactFits(args: Pick<ConvArgs, 'xCompact' | 'yCompact'>, takes: boolean): void {
+  for (const name of ['xCompact', 'yCompact'] as const) {
+    const message = `${name} needs a pointwise convolution, or a depthwise one of 3 x 3 or 5 x 5, in f32`
+    expectFits(takes || !args[name], message)
   }
 }
 
@@ -179,6 +212,8 @@ export const convRows: KernelRows<'conv' | 'convBackward' | 'convTranspose'> = {
     check(args) {
       expectOneOf('activation', args.activation ?? 'none', Object.keys(activations))
       expectFloatCompute(args)
+      const takes = (args.compute ?? 'f32') === 'f32' && takesCompact(args, args.residual !== undefined)
+      expectCompactFits(args, takes)
     },
     operands(args) {
       const { x, y, filters } = convSizes(args, args.weight)

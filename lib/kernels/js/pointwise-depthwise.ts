@@ -3,20 +3,21 @@ import { expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
 import { kernelFormats } from '../../weights/formats.js'
+import { takesCompact } from '../compact.js'
 import type { KernelArgs } from '../kernels.js'
 import { activations } from './activations.js'
-import { conv, convSizes } from './conv.js'
+import { conv, convSizes, expectCompactFits } from './conv.js'
 import { expectFits, expectWeight } from './operands.js'
 import { type KernelRows, optional } from './row.js'
 
 function* pointwiseDepthwise(args: KernelArgs['pointwiseDepthwise']): Paced<void> {
-  const { pointwise, pointwiseBias, pointwiseActivation, x, ...depthwise } = args
+  const { pointwise, pointwiseBias, pointwiseActivation, x, xCompact, ...depthwise } = args
   const { batch, image } = args
   const [ones, zeros] = [image.map(() => 1), image.map(() => 0)]
   const between = new Float32Array(batch * pointwise.rows * numel(image))
   const window = { image, kernel: ones, out: image, strides: ones, dilations: ones, padsBegin: zeros }
   const first = { weight: pointwise, bias: pointwiseBias, activation: pointwiseActivation }
-  yield* conv({ batch, groups: 1, ...window, ...first, x, y: between })
+  yield* conv({ batch, groups: 1, ...window, ...first, x, xCompact, y: between })
   yield* conv({ ...depthwise, x: between })
 }
 
@@ -31,6 +32,7 @@ export const pointwiseDepthwiseRows: KernelRows<'pointwiseDepthwise'> = {
       const { groups, pointwise } = args
       expectWeight(pointwise, kernelFormats, 'pointwise')
       const { channels, filters } = convSizes(args, args.weight)
+      expectCompactFits(args, takesCompact(args, false))
       expectFits(
         [groups, filters, pointwise.rows].every(count => count === channels),
         `pointwise has ${pointwise.rows} rows; the convolution behind it ${groups} groups, ${channels} channels and ${filters} filters`,

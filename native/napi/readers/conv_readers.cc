@@ -36,6 +36,20 @@ const uint16_t* channels_last_filters(Arguments& in, const ConvArgs& args) {
   return in.input<uint16_t>("channelsLast", elements(args.shape.filters, channels_last_depth(args.shape)));
 }
 
+// Whether images of some sizes are compact: where a plan lets them be, those of few positions are. Channels
+// of a single position lie the same way in any case.
+bool is_compact(Arguments& in, const char* name, bool takes, const int64_t (&sizes)[3]) {
+  const int64_t positions = sizes[0] * sizes[1] * sizes[2];
+  const bool allowed = in.flag(name);
+  if (allowed && in.placed()) throw Error("ERR_UNSUPPORTED", message(name, " is for the CPU. Leave it out"));
+  if (allowed && !takes) {
+    throw Error(
+        "ERR_SHAPE",
+        message(name, " needs a pointwise convolution, or a depthwise one of 3 x 3 or 5 x 5, in f32"));
+  }
+  return takes && (positions == 1 || (allowed && positions <= kFewPositions));
+}
+
 }  // namespace
 
 ConvArgs read_conv(Arguments& in) {
@@ -55,6 +69,9 @@ ConvArgs read_conv(Arguments& in) {
   args.y = in.output<float>("y", positions);
   args.winograd = winograd_filters(in, shape);
   args.channels_last = channels_last_filters(in, args);
+  const bool takes = args.compute == Compute::kF32 && takes_compact(shape, args.residual);
+  args.x_compact = is_compact(in, "xCompact", takes, shape.image);
+  args.y_compact = is_compact(in, "yCompact", takes, shape.out);
   return args;
 }
 
@@ -89,6 +106,8 @@ PointwiseDepthwiseArgs read_pointwise_depthwise(Arguments& in) {
   args.bias = in.optional_input<float>("bias", shape.channels);
   args.activation = in.activation("activation");
   args.y = in.output<float>("y", image_elements(shape, shape.channels, shape.out));
+  args.x_compact = is_compact(in, "xCompact", takes_compact(shape, false), shape.image);
+  args.y_compact = is_compact(in, "yCompact", takes_compact(shape, false), shape.out);
   return args;
 }
 

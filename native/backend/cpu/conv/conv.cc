@@ -1,6 +1,7 @@
 // conv.cc: convolution forward; chooses depthwise, Winograd, bf16 or f32 kernels.
 #include <algorithm>
 
+#include "backend/cpu/conv/compact.h"
 #include "backend/cpu/conv/conv_bf16.h"
 #include "backend/cpu/conv/conv_reading.h"
 #include "backend/cpu/conv/depthwise.h"
@@ -24,6 +25,7 @@ void conv(const ConvArgs& args) {
   if (shape.batch * shape.filters * positions == 0) return;
   if (takes_tiles(args)) return winograd_conv(args);
   if (is_depthwise(args)) return depthwise_conv(args);
+  if (args.x_compact || args.y_compact) return pointwise_compact(args);
   if (takes_bf16(args)) return conv_bf16(args);
   const ConvReading reading(shape);
   std::unique_ptr<float[]> storage;

@@ -30,6 +30,8 @@ struct DepthwiseLanes {
   int64_t held;          // lines: K + 1 + (width − 2) / plane.image[1] at least
   int64_t pitch;    // columns: plane.pad[1] + plane.image[1] and (plane.out[1] − 1) · stride + K at least
   int64_t results;  // that are computed before they are stored: a line at least, and a multiple of width
+  // Between two positions of x and of y; 0: channels are planes that follow each other.
+  int64_t x_stride, y_stride;
 
   int64_t vectors() const { return results + (held + 1) * pitch; }
 };

@@ -153,9 +153,11 @@ void split(int64_t first, int64_t positions, int64_t col, int64_t count, const f
 }
 
 // Whether few positions are better the left side of the product, whose right side is cut into vectors. Both
-// sides are then packed across, which costs an eighth.
-bool positions_left(int64_t lines, int64_t positions) {
+// sides are then packed across, which costs an eighth. A single vector of positions leaves half of a block of
+// sums empty, which costs more where sums are long.
+bool positions_left(int64_t lines, int64_t positions, int64_t depth) {
   const auto rounded = [](int64_t count) { return (count + kVector - 1) / kVector * kVector; };
+  if (positions <= kVector && depth > lines) return true;
   return positions <= kTile && 8 * positions * rounded(lines) < 7 * lines * rounded(positions);
 }
 
@@ -183,7 +185,7 @@ void multiply(const Convolution& convolution, const ConvSource& source, const Co
   };
   const auto depth = static_cast<int64_t>(rows.size());
   const int64_t columns = task.images * positions;
-  const bool left = positions_left(lines, columns);
+  const bool left = positions_left(lines, columns, depth);
   const Segment segment = left ? Segment{columns_of(patches), rows_of(weight), depth}
                                : Segment{rows_of(weight), columns_of(patches), depth};
   const int64_t m = left ? columns : lines, n = left ? lines : columns;

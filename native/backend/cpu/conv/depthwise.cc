@@ -74,10 +74,24 @@ int64_t lines_of_task(int64_t lines, int64_t tasks) {
   return (lines + bands - 1) / bands;
 }
 
+// Lines [line, line + count) of the results.
+void activate_lanes(Activation activation, const DepthwiseLanes& of, int64_t line, int64_t count) {
+  const auto [height, across] = of.plane.out;
+  if (of.y_stride > 0) {
+    for (int64_t i = line * across; i < (line + count) * across; ++i) {
+      activate(activation, of.channels, of.plane.y + i * of.y_stride);
+    }
+    return;
+  }
+  for (int64_t c = 0; c < of.channels; ++c) {
+    activate(activation, count * across, of.plane.y + (c * height + line) * across);
+  }
+}
+
 void by_lanes(const ConvArgs& args, const float* weights) {
   const ConvShape& shape = args.shape;
   const ConvKernels& best = kernels().conv;
-  const int64_t width = best.width, channels = shape.channels, height = shape.out[1], across = shape.out[2];
+  const int64_t width = best.width, channels = shape.channels, height = shape.out[1];
   const int64_t groups = (channels + width - 1) / width, images = shape.batch * groups;
   const int64_t lines = lines_of_task(height, images), bands = (height + lines - 1) / lines;
   const DepthwiseLanes all = dot_groups_of(shape);
@@ -89,10 +103,16 @@ void by_lanes(const ConvArgs& args, const float* weights) {
     of.channels = std::min(width, channels - group);
     of.plane = plane_of(args, weights, first, first);
     of.bias = args.bias ? args.bias + group : nullptr;
-    best.depthwise_lanes(shape.kernel[1], of, line, count, aligned(workspace));
-    for (int64_t c = 0; !is_bounds(args.activation) && c < of.channels; ++c) {
-      activate(args.activation, count * across, of.plane.y + (c * height + line) * across);
+    if (args.x_compact) {
+      of.x_stride = channels;
+      of.plane.x = args.x + image / groups * channels * numel(shape.image) + group;
     }
+    if (args.y_compact) {
+      of.y_stride = channels;
+      of.plane.y = args.y + image / groups * channels * numel(shape.out) + group;
+    }
+    best.depthwise_lanes(shape.kernel[1], of, line, count, aligned(workspace));
+    if (!is_bounds(args.activation)) activate_lanes(args.activation, of, line, count);
   };
   if (images * width * numel(shape.out) * numel(shape.kernel) < kGrainTerms) {
     const Scratch workspace(floats + kAlignment);
@@ -118,7 +138,8 @@ bool is_depthwise(const ConvArgs& args) {
 void depthwise_conv(const ConvArgs& args) {
   std::unique_ptr<float[]> storage;
   const auto* weights = static_cast<const float*>(decoded(args.weight, storage).data);
-  prefers_lanes(args.shape) ? by_lanes(args, weights) : by_planes(args, weights);
+  const bool lanes = args.x_compact || args.y_compact || prefers_lanes(args.shape);
+  lanes ? by_lanes(args, weights) : by_planes(args, weights);
 }
 
 }  // namespace spark::cpu

@@ -16,7 +16,9 @@ class LaneLines {
     }
     clear(zeros_, of.pitch);
     const int64_t pixels = of.plane.image[0] * of.plane.image[1];
-    for (int64_t i = 0; i < kWidth; ++i) rows_[i] = of.plane.x + smaller(i, of.channels - 1) * pixels;
+    if (of.x_stride == 0) {
+      for (int64_t i = 0; i < kWidth; ++i) rows_[i] = of.plane.x + smaller(i, of.channels - 1) * pixels;
+    }
     next_ = line * of.plane.image[1];
     slot_ = line % of.held;
   }
@@ -29,6 +31,7 @@ class LaneLines {
   void read_until(int64_t line) {
     const auto [height, width] = of_.plane.image;
     const int64_t pixels = height * width;
+    if (of_.x_stride > 0) return copy_until(smaller(line, height) * width);
     while (next_ < smaller(line, height) * width) {
       const int64_t count = smaller(kWidth, pixels - next_);
       Vec block[kWidth];
@@ -47,6 +50,17 @@ class LaneLines {
  private:
   static void clear(float* to, int64_t count) {
     for (int64_t i = 0; i < count; ++i) store(to + i * kWidth, Vec{});
+  }
+
+  // Of an image whose channels lie beside each other.
+  void copy_until(int64_t end) {
+    for (; next_ < end; ++next_) {
+      float* to = workspace_ + (slot_ * of_.pitch + of_.plane.pad[1] + column_) * kWidth;
+      store(to, load_some(of_.plane.x + next_ * of_.x_stride, of_.channels));
+      if (++column_ < of_.plane.image[1]) continue;
+      column_ = 0;
+      slot_ = slot_ + 1 < of_.held ? slot_ + 1 : 0;
+    }
   }
 
   // Pixels from the next one on.
@@ -168,7 +182,14 @@ void depthwise_lanes(const DepthwiseLanes& of, int64_t first, int64_t count, flo
         to += some * kWidth;
       }
     }
-    store_lanes(results, lines * width, of.channels, height * width, of.plane.y + y * width);
+    if (of.y_stride > 0) {
+      for (int64_t i = 0; i < lines * width; ++i) {
+        const Vec values = load(results + i * kWidth);
+        store_some(of.plane.y + (y * width + i) * of.y_stride, values, of.channels);
+      }
+    } else {
+      store_lanes(results, lines * width, of.channels, height * width, of.plane.y + y * width);
+    }
   }
 }
 

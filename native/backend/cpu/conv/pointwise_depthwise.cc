@@ -33,6 +33,7 @@ ConvArgs pointwise_of(const PointwiseDepthwiseArgs& args, float* between) {
   conv.x = args.x;
   conv.bias = args.pointwise_bias;
   conv.activation = args.pointwise_activation;
+  conv.x_compact = args.x_compact;
   conv.y = between;
   return conv;
 }
@@ -45,6 +46,7 @@ ConvArgs depthwise_of(const PointwiseDepthwiseArgs& args, const float* between) 
   conv.bias = args.bias;
   conv.activation = args.activation;
   conv.y = args.y;
+  conv.y_compact = args.y_compact;
   return conv;
 }
 
@@ -130,10 +132,14 @@ void pointwise_depthwise(const PointwiseDepthwiseArgs& args) {
   const int64_t line = shape.channels * shape.image[2], threads = thread_count();
   const int64_t all = shape.batch * line * shape.image[1];
   const ConvArgs second = depthwise_of(args, nullptr);
-  if (all / threads < 2 * kBandFloats || !is_depthwise(second)) {
+  const bool compact = args.x_compact || args.y_compact;
+  if (compact || all / threads < 2 * kBandFloats || !is_depthwise(second)) {
     const Scratch between(all);
-    conv(pointwise_of(args, between.data()));
-    return conv(depthwise_of(args, between.data()));
+    ConvArgs first = pointwise_of(args, between.data());
+    ConvArgs then = depthwise_of(args, between.data());
+    first.y_compact = then.x_compact = is_small_depthwise(shape) && numel(shape.image) <= kFewPositions;
+    conv(first);
+    return conv(then);
   }
   std::unique_ptr<float[]> storage;
   const auto* weights = static_cast<const float*>(decoded(args.weight, storage).data);

@@ -15,8 +15,11 @@ void store_row(const float* sums, int64_t count, const Epilogue& to) {
   float buffer[kPiece];
   for (int64_t done = 0; done < count; done += kPiece) {
     const int64_t piece = std::min(kPiece, count - done);
-    kernels().gemm.store_rows(sums + done, 0, 1, piece,
-                              {to.bias, nullptr, false, Activation::kNone, buffer, 0});
+    Epilogue with_bias = epilogue_at(to, 0, done);
+    with_bias.residual = nullptr;
+    with_bias.activation = Activation::kNone;
+    with_bias.y = buffer;
+    kernels().gemm.store_rows(sums + done, 0, 1, piece, with_bias);
     activate(to.activation, piece, buffer);
     for (int64_t j = done; j < done + piece; ++j) to.y[j] = buffer[j - done] + to.residual[j];
   }

@@ -12,14 +12,15 @@ struct Epilogue {
   const float* residual;  // as y, which it may be; null: none
   bool residual_first;
   Activation activation;
-  float* y;        // null: nothing of all that is wanted
-  int64_t stride;  // between rows of y
+  float* y;                      // null: nothing of all that is wanted
+  int64_t stride;                // between rows of y
+  bool bias_of_columns = false;  // bias[j] in the place of bias[i]
 };
 
 // What belongs to row `row` and column `col` on.
 inline Epilogue epilogue_at(Epilogue to, int64_t row, int64_t col) {
   const int64_t offset = row * to.stride + col;
-  if (to.bias) to.bias += row;
+  if (to.bias) to.bias += to.bias_of_columns ? col : row;
   if (to.residual) to.residual += offset;
   to.y += offset;
   return to;

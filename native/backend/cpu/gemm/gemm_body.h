@@ -140,9 +140,10 @@ void pack_patches(const Patches& from, int64_t row, int64_t rows, int64_t positi
     at[axis] = position % from.size[axis];
     position /= from.size[axis];
   }
-  // Positions that lie behind each other are copied by vectors, without slack the rest of them one by one.
+  // Positions that lie behind each other are copied by vectors, without slack the last of them by a part of
+  // one.
   int64_t vector_from[kChunk + kChunk / kWidth], vector_to[kChunk + kChunk / kWidth], vectors = 0;
-  int64_t single_from[kChunk], single_to[kChunk], singles = 0;
+  int64_t part_from[kChunk], part_to[kChunk], part_count[kChunk], parts = 0;
   for (int64_t done = 0; done < count;) {
     const int64_t first = at[0] * from.pitch[0] + at[1] * from.pitch[1] + at[2] * from.pitch[2] + at[3];
     const int64_t length = smaller(from.size[3] - at[3], count - done);
@@ -151,22 +152,25 @@ void pack_patches(const Patches& from, int64_t row, int64_t rows, int64_t positi
       vector_from[vectors] = first + j;
       vector_to[vectors] = done + j;
     }
-    for (; j < length; ++j, ++singles) {
-      single_from[singles] = first + j;
-      single_to[singles] = done + j;
+    if (j < length) {
+      part_from[parts] = first + j;
+      part_to[parts] = done + j;
+      part_count[parts++] = length - j;
     }
     done += length;
     at[3] = 0;
     for (int axis = 2; axis >= 0 && ++at[axis] == from.size[axis]; --axis) at[axis] = 0;
   }
   const int64_t* offset = from.offset + row;
-  if (singles == 0 && vectors <= kMaxRuns) {
+  if (parts == 0 && vectors <= kMaxRuns) {
     return copy_runs<kMaxRuns, kStride>(vectors, from.data, offset, rows, vector_from, vector_to, to);
   }
   for (int64_t i = 0; i < rows; ++i, to += kStride) {
     const float* data = from.data + offset[i];
     for (int64_t v = 0; v < vectors; ++v) store(to + vector_to[v], load(data + vector_from[v]));
-    for (int64_t v = 0; v < singles; ++v) to[single_to[v]] = data[single_from[v]];
+    for (int64_t v = 0; v < parts; ++v) {
+      store_part(to + part_to[v], load_part(data + part_from[v], part_count[v]), part_count[v]);
+    }
   }
 }
 
@@ -185,8 +189,14 @@ void transpose_rows(const float* from, int64_t stride, int64_t rows, int64_t cou
 #pragma GCC unroll 16
     for (int i = 0; i < kWidth; ++i) store(to + (j + i) * kStride, block[i]);
   }
-  for (; j < count; ++j) {
-    for (int64_t i = 0; i < rows; ++i) to[j * kStride + i] = row[i][j];
+  if (j == count) return;
+  Vec block[kWidth];
+#pragma GCC unroll 16
+  for (int i = 0; i < kWidth; ++i) block[i] = load_part(row[i] + j, count - j);
+  transpose(block);
+#pragma GCC unroll 16
+  for (int i = 0; i < kWidth; ++i) {
+    if (i < count - j) store(to + (j + i) * kStride, block[i]);
   }
 }
 

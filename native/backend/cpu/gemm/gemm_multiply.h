@@ -84,7 +84,11 @@ struct Adding {
 // What sums become whose first one is that of to.y; `count` of the vector are there.
 inline void store_vector(Vec sums, int64_t row, int64_t col, int64_t count, const Epilogue& to) {
   const int64_t offset = row * to.stride + col;
-  sums += splat(to.bias ? to.bias[row] : 0);
+  if (to.bias && to.bias_of_columns) {
+    sums += load_some(to.bias + col, count);
+  } else {
+    sums += splat(to.bias ? to.bias[row] : 0);
+  }
   if (to.residual && to.residual_first) sums += load_some(to.residual + offset, count);
   sums = bounded(sums, bounds_of(to.activation));
   if (to.residual && !to.residual_first) sums += load_some(to.residual + offset, count);
@@ -113,7 +117,11 @@ struct Storing {
     };
     if (sums) add(sums, kTile);
     if (lines < N * kWidth) return take_some(total);
-    if (to.bias) {
+    if (to.bias && to.bias_of_columns) {
+      for_block(
+          total, [&](Vec value, int, int n)
+                     __attribute__((always_inline)) { return value + load(to.bias + n * kWidth); });
+    } else if (to.bias) {
       for_block(
           total, [&](Vec value, int m, int)
                      __attribute__((always_inline)) { return value + splat(to.bias[m]); });
@@ -149,7 +157,7 @@ struct Storing {
     Storing target = *this;
     const int64_t offset = row * to.stride + col;
     if (sums) target.sums += row * kTile + col;
-    if (to.bias) target.to.bias += row;
+    if (to.bias) target.to.bias += to.bias_of_columns ? col : row;
     if (to.residual) target.to.residual += offset;
     target.to.y += offset;
     target.lines -= col;

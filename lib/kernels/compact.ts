@@ -1,0 +1,46 @@
+// compact.ts: images whose channels come last, and the convolutions that take them. Contract: native/backend/conv_args.h.
+
+import { type Size, sameSize } from '../core/size.js'
+
+/** Positions up to which an image is compact where a plan lets it be: channels come last, [N, image, C]. */
+export const fewPositions = 64
+
+/** Sizes of a convolution, numbers or still to be known. */
+interface Shape {
+  readonly groups: Size
+  readonly weight: { readonly rows: Size; readonly cols: Size }
+  readonly image: readonly Size[]
+  readonly kernel: readonly Size[]
+  readonly out: readonly Size[]
+  readonly strides: readonly Size[]
+  readonly dilations: readonly Size[]
+  readonly padsBegin: readonly Size[]
+}
+
+const areAll = (sizes: readonly Size[], size: Size): boolean => sizes.every(each => each === size)
+
+/** Whether filters read one position of all channels. */
+export const isPointwise = ({ groups, image, kernel, out, strides, padsBegin }: Shape): boolean =>
+  groups === 1 &&
+  areAll([...kernel, ...strides], 1) &&
+  areAll(padsBegin, 0) &&
+  image.every((size, axis) => sameSize(size, out[axis]!))
+
+/** Whether each filter reads one channel, through 3 x 3 or 5 x 5 neighbours, at every position or every second one. */
+export const isDepthwise = ({ groups, weight, kernel, strides, dilations }: Shape): boolean =>
+  kernel.length === 2 &&
+  (kernel[0] === 3 || kernel[0] === 5) &&
+  kernel[0] === kernel[1] &&
+  strides[0] === strides[1] &&
+  (strides[0] === 1 || strides[0] === 2) &&
+  areAll(dilations, 1) &&
+  groups === weight.rows &&
+  weight.cols === kernel[0] * kernel[1]
+
+/** Whether images may be compact: depthwise, the first column of its neighbours is in the image or beside it. */
+export function takesCompact(shape: Shape, hasResidual: boolean): boolean {
+  if (isPointwise(shape)) return true
+  const [, left] = shape.padsBegin
+  const isBeside = typeof left === 'number' && left >= 0 && left < (shape.kernel[1] as number)
+  return isDepthwise(shape) && isBeside && shape.groups !== 1 && shape.image[1] !== 0 && !hasResidual
+}

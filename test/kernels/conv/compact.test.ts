@@ -1,0 +1,193 @@
+// Compact images, whose channels come last: the bits of the same convolutions of planes.
+import t from 'tap'
+import { numel } from '#lib/core/shape.js'
+import { fewPositions } from '#lib/kernels/compact.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
+import type { KernelArgs } from '#lib/kernels/kernels.js'
+import { requireAddon } from '#lib/native.js'
+import { close, identical } from '../../fixtures/close.js'
+import { type ConvCase, convCase, f32Weight, shapeOf } from '../../fixtures/conv.js'
+import { randomGenerator, uniform } from '../../fixtures/values/random.js'
+
+type Args = KernelArgs['conv']
+
+const addon = requireAddon()
+t.teardown(() => addon.setThreads(0))
+
+/** Pointwise: one position and the most, sums across chunks, filters across tiles. Depthwise: around vectors of channels. */
+const cases = [
+  convCase([1, 3, 5, 1], [1, 1], [1, 1]),
+  convCase([3, 19, 35, 1], [3, 5], [1, 1]),
+  convCase([1, 600, 33, 1], [3, 5], [1, 1]),
+  convCase([2, 35, 270, 1], [8, 8], [1, 1]),
+  convCase([1, 300, 70, 1], [60], [1]),
+  convCase([5, 33, 63, 1], [7, 7], [1, 1]),
+  convCase([0, 4, 4, 1], [7, 7], [1, 1]),
+  convCase([1, 35, 35, 35], [3, 5], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([2, 16, 16, 16], [8, 8], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([1, 67, 67, 67], [6, 10], [5, 5], { pads: [2, 2, 2, 2] }),
+  convCase([3, 5, 5, 5], [7, 7], [5, 5], { strides: [2, 2], pads: [2, 1, 2, 3] }),
+  convCase([1, 33, 33, 33], [8, 7], [3, 3], { strides: [2, 2], pads: [0, 0, 1, 1] }),
+  convCase([1, 40, 40, 40], [4, 1], [3, 3], { pads: [5, 2, 9, 1] }),
+  convCase([1, 40, 40, 40], [7, 9], [3, 3], { pads: [-1, 0, -2, 0] }),
+  convCase([1, 3, 3, 3], [3, 3], [3, 3]),
+]
+
+/** More positions than compact images have, and those of the output alone are as few. */
+const large = [
+  convCase([2, 19, 35, 1], [13, 5], [1, 1]),
+  convCase([2, 19, 19, 19], [9, 8], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([2, 35, 35, 35], [13, 15], [3, 3], { strides: [2, 2], pads: [1, 1, 1, 1] }),
+]
+
+/** [batch, rows, cols] as [batch, cols, rows]. */
+function transposed(values: Float32Array, batch: number, rows: number, cols: number): Float32Array {
+  const to = new Float32Array(values.length)
+  for (let n = 0; n < batch; n++)
+    for (let i = 0; i < rows; i++)
+      for (let j = 0; j < cols; j++) to[(n * cols + j) * rows + i] = values[(n * rows + i) * cols + j]!
+  return to
+}
+
+function argsOf(at: ConvCase, more: Partial<Args> = {}): Args {
+  const random = randomGenerator(at.filters + at.channels)
+  const { batch, channels, filters, groups, image, kernel, out } = at
+  return {
+    ...shapeOf(at),
+    weight: f32Weight(at, uniform(random, ((filters * channels) / groups) * numel(kernel))),
+    x: uniform(random, batch * channels * numel(image)),
+    y: new Float32Array(batch * filters * numel(out)).fill(Number.NaN),
+    ...more,
+  }
+}
+
+/** The result as planes, of operands that are laid out as the flags say. */
+function compactly(at: ConvCase, args: Args, run: (args: Args) => void): Float32Array {
+  const { batch, channels, filters, image, out } = at
+  const isCompact = (flag: boolean | undefined, sizes: readonly number[]) =>
+    flag && numel(sizes) <= fewPositions
+  const [x, y] = [isCompact(args.xCompact, image), isCompact(args.yCompact, out)]
+  const laidOut = (values: Float32Array) =>
+    y ? transposed(values, batch, filters, numel(out)) : values.slice()
+  const result = args.y.slice().fill(Number.NaN)
+  run({
+    ...args,
+    x: x ? transposed(args.x, batch, channels, numel(image)) : args.x,
+    residual: args.residual && laidOut(args.residual),
+    y: result,
+  })
+  return y ? transposed(result, batch, numel(out), filters) : result
+}
+
+const layouts = [{ xCompact: true, yCompact: true }, { xCompact: true }, { yCompact: true }]
+
+/** What follows the sums; a depthwise convolution has no residual. */
+function variantsOf(at: ConvCase): Partial<Args>[] {
+  const random = randomGenerator(7)
+  const bias = uniform(random, at.filters)
+  const residual = uniform(random, at.batch * at.filters * numel(at.out))
+  const alone: Partial<Args>[] = [{}, { bias, activation: 'relu6' }, { bias, activation: 'silu' }]
+  if (at.groups > 1) return alone
+  return [
+    ...alone,
+    { bias, residual, activation: 'relu' },
+    { residual, residualFirst: true, activation: 'relu' },
+    { bias, residual, activation: 'gelu' },
+    { bias, residual, residualFirst: true, activation: 'silu' },
+  ]
+}
+
+t.test('the bits of planes', t => {
+  for (const at of [...cases, ...large]) {
+    for (const more of variantsOf(at)) {
+      const args = argsOf(at, more)
+      addon.setThreads(1)
+      addon.run('conv', args)
+      for (const layout of layouts) {
+        for (const threads of [1, 2]) {
+          addon.setThreads(threads)
+          const y = compactly(at, { ...args, ...layout }, all => addon.run('conv', all))
+          const label = `${JSON.stringify(at)} ${Object.keys(more)} ${Object.keys(layout)}, ${threads} threads`
+          identical(t, y, args.y, label)
+        }
+      }
+    }
+  }
+  t.end()
+})
+
+t.test('the same in TypeScript', t => {
+  for (const at of [...cases, ...large].filter(({ channels }) => channels < 60)) {
+    for (const more of variantsOf(at)) {
+      const args = argsOf(at, more)
+      const run = (all: Args) => jsKernels.runSync('conv', all)
+      run(args)
+      for (const layout of layouts) {
+        const label = `${JSON.stringify(at)} ${Object.keys(more)} ${Object.keys(layout)}`
+        identical(t, compactly(at, { ...args, ...layout }, run), args.y, label)
+      }
+      close(
+        t,
+        compactly(at, { ...args, ...layouts[0] }, all => addon.run('conv', all)),
+        args.y,
+        1e-5,
+        'natively',
+      )
+    }
+  }
+  t.end()
+})
+
+t.test('an expansion and the depthwise convolution behind it', t => {
+  for (const at of [...cases, ...large].filter(({ groups, batch }) => groups > 1 && batch > 0)) {
+    const { batch, channels, image, filters, out } = at
+    const random = randomGenerator(9)
+    const pointwise = {
+      format: 'f32' as const,
+      rows: channels,
+      cols: 21,
+      data: uniform(random, channels * 21),
+    }
+    const { weight, y, ...shape } = argsOf(at)
+    const x = uniform(random, batch * 21 * numel(image))
+    const args = { ...shape, weight, pointwise, x, y, pointwiseActivation: 'relu6' as const }
+    addon.run('pointwiseDepthwise', args)
+    for (const run of [addon.run, jsKernels.runSync.bind(jsKernels)]) {
+      const expected = new Float32Array(y.length)
+      run('pointwiseDepthwise', { ...args, y: expected })
+      for (const layout of layouts) {
+        const [xLast, yLast] = [layout.xCompact, layout.yCompact].map(
+          (flag, i) => flag && numel(i === 0 ? image : out) <= fewPositions,
+        )
+        const result = new Float32Array(y.length)
+        const laidOut = xLast ? transposed(x, batch, 21, numel(image)) : x
+        run('pointwiseDepthwise', { ...args, x: laidOut, y: result, ...layout })
+        const planes = yLast ? transposed(result, batch, numel(out), filters) : result
+        identical(t, planes, expected, `${JSON.stringify(at)} ${Object.keys(layout)}`)
+      }
+    }
+  }
+  t.end()
+})
+
+t.test('what cannot be compact is refused', t => {
+  const residual = new Float32Array(16)
+  const wrong: [ConvCase, Partial<Args>][] = [
+    [convCase([1, 4, 4, 1], [4, 4], [3, 3]), {}],
+    [convCase([1, 4, 4, 1], [4, 4], [1, 1], { strides: [2, 2] }), {}],
+    [convCase([1, 4, 4, 2], [4, 4], [1, 1]), {}],
+    [convCase([1, 4, 4, 4], [4, 4], [3, 3], { dilations: [2, 1], pads: [1, 1, 1, 1] }), {}],
+    [convCase([1, 4, 4, 4], [4, 4], [3, 3], { pads: [1, 3, 1, 1] }), {}],
+    [convCase([1, 4, 4, 4], [4, 4], [3, 3]), { residual }],
+    [convCase([1, 4, 4, 1], [4, 4], [1, 1]), { compute: 'bf16' }],
+  ]
+  for (const [at, more] of wrong) {
+    for (const run of [addon.run, jsKernels.runSync.bind(jsKernels)]) {
+      for (const flag of ['xCompact', 'yCompact'] as const) {
+        const expected = { code: 'ERR_SHAPE', message: new RegExp(flag) }
+        t.throws(() => run('conv', { ...argsOf(at, more), [flag]: true }), expected, JSON.stringify(at))
+      }
+    }
+  }
+  t.end()
+})

@@ -1,0 +1,129 @@
+// Compact images in plans: which convolutions take them, what keeps them planes, and the same values either way.
+import t from 'tap'
+import { numel } from '#lib/core/shape.js'
+import { int, ints } from '#lib/graph/attributes.js'
+import { Constant } from '#lib/graph/constant.js'
+import { type Attribute, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
+import { optimize } from '#lib/graph/rewrites/optimize.js'
+import { openKernels } from '#lib/kernels/open.js'
+import { GraphRunner } from '#lib/model/graph-runner.js'
+import { type HostTensor, hostTensor } from '#lib/model/values.js'
+import { compile } from '#lib/plan/compile.js'
+import { Plan } from '#lib/plan/plan.js'
+import { identical } from '../fixtures/close.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
+
+const channels = 6
+
+/** What a convolution is: its filters, kernel and attributes. */
+interface Layer {
+  op?: string
+  filters?: number
+  kernel?: number
+  attributes?: Record<string, Attribute>
+}
+
+const pointwise: Layer = {}
+const depthwise = (strides = 1): Layer => ({
+  kernel: 3,
+  attributes: { group: int(channels), pads: ints([1, 1, 1, 1]), strides: ints([strides, strides]) },
+})
+
+interface Net {
+  layers: readonly Layer[]
+  image?: readonly (number | string)[]
+  /** Results of layers that are outputs as well. */
+  outputs?: readonly number[]
+  /** [first, second]: the result of one layer is added to that of another. */
+  sum?: readonly [number, number]
+  batch?: number
+}
+
+/** Layers one behind the other; layer i makes `h{i}`. */
+function netOf({ layers, image = [6, 7], outputs = [], sum, batch = 2 }: Net) {
+  const random = randomGenerator(5)
+  const initializers = new Map<string, Constant>()
+  const nodes: Node[] = []
+  for (const [i, { op = 'Conv', kernel = 1, attributes = {} }] of layers.entries()) {
+    const from = i === 0 ? 'x' : sum?.[1] === i - 1 ? 'sum' : `h${i - 1}`
+    if (op !== 'Conv') {
+      nodes.push(makeNode(op, [from], [`h${i}`]))
+    } else {
+      const shape = [channels, attributes.group ? 1 : channels, kernel, kernel]
+      initializers.set(`w${i}`, Constant.from('f32', shape, uniform(random, numel(shape))))
+      nodes.push(makeNode('Conv', [from, `w${i}`], [`h${i}`], { attributes }))
+    }
+    if (sum?.[1] === i) nodes.push(makeNode('Add', [`h${i}`, `h${sum[0]}`], ['sum']))
+  }
+  const last = sum?.[1] === layers.length - 1 ? 'sum' : `h${layers.length - 1}`
+  const graph = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [batch, channels, ...image]) }],
+    outputs: [...outputs.map(i => ({ name: `h${i}` })), { name: last }],
+    nodes,
+    initializers,
+  })
+  return optimize(graph).graph
+}
+
+/** The layouts of x and y of each convolution: c for compact, p for planes. */
+function layoutsOf(net: Net, backend: 'cpu' | 'js' = 'cpu'): string {
+  const { steps } = compile(netOf(net), { backend })
+  return steps
+    .filter(({ op }) => op === 'conv' || op === 'pointwiseDepthwise')
+    .map(({ args }) => {
+      const { xCompact, yCompact } = args as { xCompact?: boolean; yCompact?: boolean }
+      return `${xCompact ? 'c' : 'p'}${yCompact ? 'c' : 'p'}`
+    })
+    .join(' ')
+}
+
+const chain = [pointwise, depthwise(), pointwise, pointwise]
+
+t.test('the layout of a chain', t => {
+  t.equal(layoutsOf({ layers: chain }), 'pc cc cc cp')
+  t.equal(layoutsOf({ layers: chain }, 'js'), 'pp pp pp pp', 'on the CPU only')
+  t.equal(layoutsOf({ layers: chain, image: [13, 5] }), 'pp pp pp pp', 'many positions')
+  t.equal(
+    layoutsOf({ layers: [pointwise, depthwise(2), pointwise], image: [13, 5] }),
+    'pp pc cp',
+    'a smaller image',
+  )
+  t.equal(layoutsOf({ layers: chain, outputs: [1] }), 'pc cp pc cp', 'an output')
+  const pad = { pads: ints([1, 1, 1, 1]) }
+  t.equal(
+    layoutsOf({ layers: [pointwise, { kernel: 3, attributes: pad }, pointwise] }),
+    'pp pp pp',
+    'a full kernel',
+  )
+  t.equal(layoutsOf({ layers: [pointwise, { op: 'Abs' }, pointwise] }), 'pp pp', 'another operation')
+  t.equal(layoutsOf({ layers: chain, sum: [0, 2] }), 'pc cc cc cp', 'a residual')
+  t.equal(
+    layoutsOf({ layers: chain, sum: [0, 2], outputs: [0] }),
+    'pp pc cp pp',
+    'a residual that is an output',
+  )
+  t.end()
+})
+
+t.test('the values of a plan, for all sizes', async t => {
+  const kernels = await openKernels({ backend: 'cpu' })
+  const layers = [pointwise, depthwise(2), pointwise, depthwise(), pointwise, { op: 'Tanh' }]
+  const net: Net = { layers, sum: [2, 4], image: ['height', 'width'], batch: 3 }
+  const runner = new GraphRunner(netOf(net), kernels)
+  t.teardown(() => runner.dispose())
+  for (const image of [
+    [6, 7],
+    [13, 10],
+    [40, 31],
+    [15, 16],
+  ]) {
+    const x = uniform(randomGenerator(2), 3 * channels * numel(image))
+    const shape = [3, channels, ...image]
+    const [actual] = (await runner.run([hostTensor('f32', shape, x)])) as HostTensor[]
+    const planes = netOf({ ...net, image, outputs: [0, 1, 2, 3, 4] })
+    using plan = await Plan.create(planes, kernels)
+    const { h5 } = await plan.run({ x })
+    identical(t, actual!.data as Float32Array, h5 as Float32Array, image.join())
+  }
+  t.equal(runner.compilations, 1)
+})

@@ -2,6 +2,7 @@
 import { attention } from './rows/attention.js'
 import { blocks } from './rows/blocks.js'
 import { casts } from './rows/casts.js'
+import { compact } from './rows/compact.js'
 import { compile } from './rows/compile.js'
 import { conv } from './rows/conv.js'
 import { devices } from './rows/devices.js'
@@ -62,6 +63,7 @@ const families = {
   gemm: { rows: gemm, targets: ['cpu'] },
   gemv: { rows: gemv, targets: ['cpu'] },
   conv: { rows: conv },
+  compact: { rows: compact },
   'pointwise-depthwise': { rows: pointwiseDepthwise },
   attention: { rows: attention },
   paged: { rows: paged, targets: ['cuda'] },

@@ -39,6 +39,7 @@ t.test('each instruction set passes the kernel tests', async t => {
         'integer',
         'linear-integer',
         'packed-weight',
+        'conv/compact',
         'conv/conv',
         'conv/pointwise-depthwise',
         'conv/winograd',

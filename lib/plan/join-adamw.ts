@@ -13,8 +13,7 @@ export function* joinAdamw(steps: readonly Step[]): Paced<Step[]> {
   let group = new Group()
   for (const step of steps) {
     yield
-    const isJoined = step.op === 'adamw' && group.fits(step)
-    if (group.dependsOn(step) || (step.op === 'adamw' && !isJoined)) {
+    if (group.dependsOn(step) || (step.op === 'adamw' && !group.fits(step))) {
       joined.push(...group.joined())
       group = new Group()
     }
@@ -26,12 +25,14 @@ export function* joinAdamw(steps: readonly Step[]): Paced<Step[]> {
 
 /** Steps that become one, and what they use. */
 class Group {
-  readonly #steps: AdamwStep[] = []
+  #first: AdamwStep | undefined
+  readonly #tensors: AdamwStep['args']['tensors'][number][] = []
   readonly #reads = new Set<Buffer>()
   readonly #updates = new Set<Buffer>()
 
   add(step: AdamwStep): void {
-    this.#steps.push(step)
+    this.#first ??= step
+    this.#tensors.push(...step.args.tensors)
     for (const { buffer, access } of operandsOf(step.args))
       (access === 'read' ? this.#reads : this.#updates).add(buffer)
   }
@@ -43,23 +44,20 @@ class Group {
     return false
   }
 
-  /** Whether a step has the settings of the group, and space. */
+  /** Whether there is space for the tensors of a step, which has the settings of the group. */
   fits({ args }: AdamwStep): boolean {
-    const [first] = this.#steps
+    const first = this.#first?.args
     if (!first) return true
     const { tensors, ...settings } = args
     const names = Object.keys(settings) as (keyof typeof settings)[]
-    return (
-      this.#steps.length < maxAdamwTensors &&
-      names.every(name => isSameSetting(settings[name], first.args[name]))
-    )
+    const isSpace = this.#tensors.length + tensors.length <= maxAdamwTensors
+    return isSpace && names.every(name => isSameSetting(settings[name], first[name]))
   }
 
   /** The step of all, or none of none. */
   joined(): Step[] {
-    const [first] = this.#steps
-    if (!first) return []
-    return [{ ...first, args: { ...first.args, tensors: this.#steps.flatMap(({ args }) => args.tensors) } }]
+    const first = this.#first
+    return first ? [{ ...first, args: { ...first.args, tensors: this.#tensors } }] : []
   }
 }
 

@@ -21,6 +21,7 @@ const smallest = 2 ** -126
  * min(1, maxNorm / (norm + 1e-6)), as PyTorch's clip_grad_norm_ does. Elements are divided by the largest one before
  * they are squared, so that no square overflows or vanishes.
  *
+ * @param gradients - by parameter, which is an initializer
  * @param maxNorm - Infinity: the norm is computed and nothing clipped
  */
 export function addClip(graph: Graph, gradients: ReadonlyMap<string, string>, maxNorm: number): Clipped {

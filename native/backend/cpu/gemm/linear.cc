@@ -54,7 +54,11 @@ void linear(const LinearArgs& args) {
   if (args.compute == Compute::kNVFP4) rounded = rounded_to_nvfp4(x, args.tokens, in);
   if (args.compute == Compute::kI8) rounded = rounded_to_integers(x, args.tokens * in);
   if (!rounded.empty()) x = rounded.data();
-  product(args.tokens, out, {{rows_of(x, in), rows_of(args.weight), in}}, store);
+  const Segment segment{rows_of(x, in), rows_of(args.weight), in};
+  if (args.row_scale || args.gate) return product(args.tokens, out, {segment}, store);
+  auto* y = static_cast<float*>(args.y);
+  product_into({args.bias, args.residual, false, args.activation, y, out, true}, args.tokens, out, segment,
+               StoreBy::kRows);
 }
 
 void linear_backward(const LinearBackwardArgs& args) {

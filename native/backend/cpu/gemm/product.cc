@@ -344,6 +344,10 @@ void product_here(int64_t rows, int64_t cols, std::initializer_list<Segment> seg
 }
 
 void product_into(const Epilogue& to, int64_t rows, int64_t cols, const Segment& segment, StoreBy by) {
+  if (by == StoreBy::kRows && is_deep(rows, cols, segment)) {
+    add_deep(kernels().gemm, {0, rows, 0, cols}, segment);
+    return apply_epilogue(workspace().sums, kTile, rows, cols, to);
+  }
   for_tiles(1, rows, cols, segment.depth, segment, [&](const GemmKernels& gemm, const Tile& tile, int64_t) {
     compute_into(gemm, tile, segment, by, to);
   });

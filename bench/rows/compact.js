@@ -3,7 +3,7 @@ import assert from 'node:assert'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels } from 'dgx-spark/kernels' */
+/** @import { Kernels, Weight } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
 /** Batch, channels, filters and sides of the image: of the last stages of nets for phones. */
@@ -26,6 +26,7 @@ export async function* compact(kernels) {
   for (const [batch = 0, channels = 0, filters = 0, height = 0, width = 0] of layers) {
     const operands = new Operands(kernels)
     const positions = height * width
+    /** @type {Weight[]} */
     const weights = []
     for (let i = 0; i < turns; i++) {
       const data = await operands.put(uniform(filters * channels, i + 1))

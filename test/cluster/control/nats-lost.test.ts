@@ -8,7 +8,8 @@ import { NatsControlPlane } from '#lib/cluster/control/nats.js'
 import { NatsLink } from '#lib/cluster/control/nats-connection.js'
 import { NatsServer } from '#lib/cluster/control/nats-server.js'
 import { recordsOf } from '../../fixtures/cluster/contract.js'
-import { credentialsOf, freePorts, needsNats, oneServer } from '../../fixtures/cluster/nats.js'
+import { freePorts } from '../../fixtures/cluster/free-port.js'
+import { credentialsOf, needsNats, oneServer } from '../../fixtures/cluster/nats.js'
 
 /** Waits for something that a watcher is to see. */
 async function until(isSeen: () => boolean): Promise<void> {

@@ -8,7 +8,8 @@ import { checkNatsServer, NatsServer } from '#lib/cluster/control/nats-server.js
 import { ClusterAuthority } from '#lib/cluster/trust/authority.js'
 import { NodeIdentity } from '#lib/cluster/trust/node-identity.js'
 import { contract, contractBuckets, recordsOf } from '../../fixtures/cluster/contract.js'
-import { credentialsOf, freePorts, needsNats, oneServer } from '../../fixtures/cluster/nats.js'
+import { freePorts } from '../../fixtures/cluster/free-port.js'
+import { credentialsOf, needsNats, oneServer } from '../../fixtures/cluster/nats.js'
 
 t.test('contract', needsNats, async t => {
   const folder = t.testdir()

@@ -7,7 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { NatsServer } from '#lib/cluster/control/nats-server.js'
 import { randomGenerator } from '#lib/core/random.js'
-import { credentialsOf, freePorts, needsNats } from '../../fixtures/cluster/nats.js'
+import { freePorts } from '../../fixtures/cluster/free-port.js'
+import { credentialsOf, needsNats } from '../../fixtures/cluster/nats.js'
 import { kill } from '../../fixtures/cluster/servers.js'
 
 /** Jobs and events: a few in the suite, CHAOS_JOBS and CHAOS_EVENTS of them at night. */

@@ -122,8 +122,9 @@ export interface PointwiseDepthwiseArgs extends ConvShape {
   activation?: Activation | undefined
   /** Output, [N, C, out]. */
   y: Float32Array
-  /** As those of {@link ConvArgs}. */
+  /** As that of {@link ConvArgs}. */
   xCompact?: boolean | undefined
+  /** As that of {@link ConvArgs}. */
   yCompact?: boolean | undefined
 }
 

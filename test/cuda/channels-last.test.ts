@@ -40,10 +40,7 @@ const isConv = (kernel: string): boolean => kernel.startsWith('conv_')
 t.test('many channels', async t => {
   const run = ['conv_image_bf16', 'conv_channels_last_bf16_64']
   const kernels = await launched(20)
-  t.strictSame(
-    kernels.filter(isConv),
-    [...run, ...run],
-  )
+  t.strictSame(kernels.filter(isConv), [...run, ...run])
   t.equal(kernels.filter(name => name.startsWith('copy_strided')).length, 2, 'zeros and the weight, once')
 })
 

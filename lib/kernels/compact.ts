@@ -40,7 +40,7 @@ export const isDepthwise = ({ groups, weight, kernel, strides, dilations }: Shap
 /** Whether images may be compact: depthwise, the first column of its neighbours is in the image or beside it. */
 export function takesCompact(shape: Shape, hasResidual: boolean): boolean {
   if (isPointwise(shape)) return true
-  const [, left] = shape.padsBegin
-  const isBeside = typeof left === 'number' && left >= 0 && left < (shape.kernel[1] as number)
-  return isDepthwise(shape) && isBeside && shape.groups !== 1 && shape.image[1] !== 0 && !hasResidual
+  if (hasResidual || !isDepthwise(shape) || shape.groups === 1 || shape.image[1] === 0) return false
+  const [[, left], [, width]] = [shape.padsBegin, shape.kernel]
+  return typeof left === 'number' && typeof width === 'number' && left >= 0 && left < width
 }

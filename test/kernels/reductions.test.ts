@@ -52,3 +52,61 @@ t.test('sums and means of rows', { skip }, async t => {
     }
   }
 })
+
+t.test('sums and means of columns', { skip }, async t => {
+  const kernels = await openKernels({ backend: 'cpu' })
+  const random = randomGenerator(12)
+  for (const [images, size, columns] of [
+    [1, 1, 2],
+    [3, 15, 17],
+    [2, 16, 8],
+    [2, 49, 131],
+    [1, 513, 65],
+    [2, 1100, 3],
+  ] as const) {
+    const x = Float32Array.from(
+      { length: images * size * columns },
+      () => (random() - 0.5) * 10 ** (12 * random() - 6),
+    )
+    const column = (image: number, c: number) =>
+      Float32Array.from({ length: size }, (_, i) => x[(image * size + i) * columns + c]!)
+    for (const fn of ['sum', 'mean'] as const) {
+      const y = new Float32Array(images * columns)
+      const kept = { shape: [images, columns], strides: [size * columns, 1] }
+      await kernels.run('reduce', {
+        fn,
+        dtype: 'f32',
+        ...kept,
+        reduced: [size],
+        reducedStrides: [columns],
+        x,
+        y,
+      })
+      const expected = Float32Array.from(y, (_, i) => {
+        const sum = sumOf(column(Math.floor(i / columns), i % columns))
+        return fn === 'sum' ? sum : sum / size
+      })
+      t.strictSame(y, expected, `${fn} of ${images} times ${size} in ${columns} columns`)
+    }
+  }
+})
+
+t.test('sums over two axes around one that stays', { skip }, async t => {
+  const kernels = await openKernels({ backend: 'cpu' })
+  const [images, rows, columns, across] = [5, 3, 19, 20]
+  const x = Float32Array.from({ length: images * rows * columns * across }, (_, i) => Math.sin(i) * 10 ** (i % 7))
+  const y = new Float32Array(columns)
+  await kernels.run('reduce', {
+    ...{ fn: 'sum', dtype: 'f32', shape: [columns], strides: [1] },
+    ...{ reduced: [images, rows * across], reducedStrides: [rows * across * columns, columns], x, y },
+  })
+  const expected = Float32Array.from(y, (_, c) => {
+    let sum = 0
+    for (let image = 0; image < images; image++) {
+      const run = Float32Array.from({ length: rows * across }, (_, i) => x[(image * rows * across + i) * columns + c]!)
+      sum += sumOf(run)
+    }
+    return sum
+  })
+  t.strictSame(y, expected)
+})

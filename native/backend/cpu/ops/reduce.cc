@@ -86,9 +86,59 @@ V reduce_one(const ReduceArgs& args, int64_t offset) {
   return 0;
 }
 
+constexpr int64_t kColumns = 64;
+
+// Whether sums are of columns that lie side by side, whose elements are not neighbours.
+bool sums_columns(const ReduceArgs& args) {
+  const Axes &kept = args.shape, &gone = args.reduced;
+  const bool sums = args.fn == ReduceFn::kSum || args.fn == ReduceFn::kMean;
+  return sums && args.dtype == DType::kF32 && kept.count > 0 && args.strides.step[kept.count - 1] == 1 &&
+         kept.size[kept.count - 1] > 1 && gone.count > 0 && args.reduced_strides.step[gone.count - 1] != 1;
+}
+
+// y[c] = reduce_one at offset + c, for up to kColumns of them.
+void reduce_columns(const ReduceArgs& args, int64_t offset, int64_t columns, float* y) {
+  const Axes& axes = args.reduced;
+  const int64_t count = numel(axes), size = axes.size[axes.count - 1];
+  const int64_t stride = args.reduced_strides.step[axes.count - 1];
+  const float* x = static_cast<const float*>(args.x) + offset;
+  Axes outer = axes;
+  outer.count = axes.count - 1;
+  Cursor<1> cursor(outer, {&args.reduced_strides}, 0);
+  double totals[kColumns] = {}, sums[kColumns];
+  for (int64_t left = count; left > 0; left -= size, cursor.next()) {
+    for (int64_t at = 0; at < size; at += kRun) {
+      const float* from = x + cursor.offset[0] + at * stride;
+      kernels().rows.double_sums(from, stride, std::min(kRun, size - at), columns, sums);
+      for (int64_t c = 0; c < columns; ++c) totals[c] += sums[c];
+    }
+  }
+  const bool divides = args.fn == ReduceFn::kMean;
+  for (int64_t c = 0; c < columns; ++c) {
+    y[c] = static_cast<float>(divides ? mean<float>(totals[c], count) : totals[c]);
+  }
+}
+
+void reduce_rows_of_columns(const ReduceArgs& args) {
+  Axes outer = args.shape;
+  outer.count = args.shape.count - 1;
+  const int64_t columns = args.shape.size[outer.count], blocks = (columns + kColumns - 1) / kColumns;
+  const int64_t grain = grain_for(numel(args.reduced) * std::min(columns, kColumns), 1 << 13);
+  float* y = static_cast<float*>(args.y);
+  parallel_for(numel(outer) * blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t row = task / blocks, column = task % blocks * kColumns;
+      const Cursor<1> cursor(outer, {&args.strides}, row);
+      reduce_columns(args, cursor.offset[0] + column, std::min(kColumns, columns - column),
+                     y + row * columns + column);
+    }
+  });
+}
+
 }  // namespace
 
 void reduce(const ReduceArgs& args) {
+  if (sums_columns(args)) return reduce_rows_of_columns(args);
   with_number(args.dtype, [&](auto number) {
     using V = decltype(number);
     const int64_t grain = grain_for(numel(args.reduced), 1 << 13);

@@ -19,6 +19,8 @@ struct RowKernels {
   float (*dot)(const float* x, const float* y, int64_t count);
   // Σ x[i] in f64: whole vectors of 16 in as many lanes, which are added in pairs; then the elements behind.
   double (*double_sum)(const float* x, int64_t count);
+  // sums[c] = double_sum of x[i · stride + c] over i < count
+  void (*double_sums)(const float* x, int64_t stride, int64_t count, int64_t columns, double* sums);
   // y[i] = x[i] · factor + shift
   void (*affine)(const float* x, int64_t count, float factor, float shift, float* y);
   // y[i] = (x[i] − mean) · factor · scale[i] + bias[i]; null: 1 and 0

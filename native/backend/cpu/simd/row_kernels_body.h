@@ -133,6 +133,43 @@ double double_sum(const float* x, int64_t count) {
   return sum;
 }
 
+// sums[c] = Σ x[i · stride + c] over i < count for as many columns side by side as a vector has lanes, in the
+// order of double_sum.
+template <typename Singles, typename Doubles>
+inline void sum_columns(const float* x, int64_t stride, int64_t count, double* sums) {
+  const auto row = [&](int64_t i) {
+    Singles values;
+    __builtin_memcpy(&values, x + i * stride, sizeof(values));
+    return __builtin_convertvector(values, Doubles);
+  };
+  Doubles lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+#pragma GCC unroll 16
+    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += row(i + lane);
+  }
+#pragma GCC unroll 4
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+    for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  Doubles sum = lanes[0];
+  for (; i < count; ++i) sum += row(i);
+  __builtin_memcpy(sums, &sum, sizeof(sum));
+}
+
+void double_sums(const float* x, int64_t stride, int64_t count, int64_t columns, double* sums) {
+  constexpr int64_t kDoubles = vec::kWidth / 2;
+  using Singles = float __attribute__((vector_size(kDoubles * 4)));
+  using Doubles = double __attribute__((vector_size(kDoubles * 8)));
+  using Single = float __attribute__((vector_size(4)));
+  using Double = double __attribute__((vector_size(8)));
+  int64_t c = 0;
+  for (; c + kDoubles <= columns; c += kDoubles)
+    sum_columns<Singles, Doubles>(x + c, stride, count, sums + c);
+  for (; c < columns; ++c) sum_columns<Single, Double>(x + c, stride, count, sums + c);
+}
+
 void affine(const float* x, int64_t count, float factor, float shift, float* y) {
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) store(y + i, load(x + i) * factor + shift, kLanes);
@@ -184,6 +221,7 @@ constexpr RowKernels kKernels = {
     .square_sum = square_sum,
     .dot = dot,
     .double_sum = double_sum,
+    .double_sums = double_sums,
     .affine = affine,
     .normalize = normalize,
     .gradient_sums = gradient_sums,

@@ -26,7 +26,7 @@ function values(dtype, count) {
 }
 
 /** @param {readonly number[]} shape */
-const numel = shape => shape.reduce((a, b) => a * b, 1)
+export const numel = shape => shape.reduce((a, b) => a * b, 1)
 
 /** @param {Input} input @param {Size} size */
 const shapeOf = ({ shape }, size) => shape.map(dim => (typeof dim === 'number' ? dim : (size[dim] ?? 1)))

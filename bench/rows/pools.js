@@ -1,12 +1,14 @@
 // pools.js: largest elements and means of windows, and means of whole images, on shapes of convolutional nets, beside ONNX
 // Runtime's operators.
 import { openKernels } from 'dgx-spark/kernels'
+import { numel } from '../feeds.js'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 import { expectClose } from './conv.js'
 
-/** @import { Kernels } from 'dgx-spark/kernels' */
+/** @import { KernelArgs, Kernels } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
+/** @import { Operator } from '../onnx-model.js' */
 /** @import { Peer } from '../peer.js' */
 
 /** Planes, the size of the image, of the window, and its stride; windows of 3 have a border of 1. */
@@ -18,11 +20,17 @@ const shapes = /** @type {const} */ ([
 ])
 
 /** Planes, and the size of the image of a global pool. */
-const globals = /** @type {const} */ ([
+const globals = [
   [48, 56],
   [672, 14],
   [960, 7],
-])
+]
+
+/** Batch, rows and columns: means of tokens, and of images whose channels come last. */
+const tokens = [
+  [1, 196, 384],
+  [8, 49, 960],
+]
 
 /** @param {Kernels} kernels @param {Peer | null} peer @returns {AsyncGenerator<Case>} */
 export async function* pools(kernels, peer) {
@@ -64,36 +72,59 @@ export async function* pools(kernels, peer) {
       }
     }
   }
-  yield* globalPools(kernels, peer, operands, plain)
+  for (const [planes = 0, size = 0] of globals) {
+    yield* means(kernels, peer, {
+      name: 'global average pool',
+      sizes: [1, planes, size, size],
+      means: [1, planes, 1, 1],
+      args: { shape: [planes], strides: [size ** 2], reduced: [size ** 2], reducedStrides: [1] },
+      operator: { type: 'GlobalAveragePool', attributes: {} },
+    })
+  }
+  for (const [batch = 0, rows = 0, columns = 0] of tokens) {
+    yield* means(kernels, peer, {
+      name: 'mean of rows',
+      sizes: [batch, rows, columns],
+      means: [batch, 1, columns],
+      args: {
+        ...{ shape: [batch, columns], strides: [rows * columns, 1] },
+        ...{ reduced: [rows], reducedStrides: [columns] },
+      },
+      operator: { type: 'ReduceMean', attributes: { axes: [1] }, opset: 17 },
+    })
+  }
 }
 
-/** @param {Kernels} kernels @param {Peer | null} peer @param {Operands} operands @param {Kernels} plain @returns {AsyncGenerator<Case>} */
-async function* globalPools(kernels, peer, operands, plain) {
-  for (const [planes, size] of globals) {
-    const x = await operands.put(uniform(planes * size ** 2, 1))
-    const y = await operands.put(new Float32Array(planes))
-    const rows = { shape: [planes], strides: [size ** 2], reduced: [size ** 2], reducedStrides: [1] }
-    const args = /** @type {const} */ ({ ...rows, fn: 'mean', dtype: 'f32' })
-    const run = await peer?.operator({
-      type: 'GlobalAveragePool',
-      inputs: { x: [1, planes, size, size] },
-      outputs: { y: [1, planes, 1, 1] },
-      attributes: {},
-    })
-    yield {
-      name: 'global average pool',
-      shape: `${planes}x${size}x${size}`,
-      dtype: 'f32',
-      elements: x.length,
-      bytes: x.byteLength,
-      run: () => kernels.run('reduce', { ...args, x, y }),
-      check: async () => {
-        const expected = new Float32Array(y.length)
-        await plain.run('reduce', { ...args, x, y: expected })
-        expectClose(y, expected)
-        if (run) expectClose(y, await run(x))
-      },
-      ...(run && peer && { peer: { name: peer.name, run: () => run(x) } }),
-    }
+/**
+ * @typedef {object} Means
+ * @property {string} name
+ * @property {number[]} sizes of x
+ * @property {number[]} means sizes of y
+ * @property {Pick<KernelArgs['reduce'], 'shape' | 'strides' | 'reduced' | 'reducedStrides'>} args
+ * @property {Pick<Operator, 'type' | 'attributes' | 'opset'>} operator
+ */
+
+/** @param {Kernels} kernels @param {Peer | null} peer @param {Means} of @returns {AsyncGenerator<Case>} */
+async function* means(kernels, peer, { name, sizes, means, args: strides, operator }) {
+  const operands = new Operands(kernels)
+  const plain = await openKernels({ backend: 'js' })
+  const x = await operands.put(uniform(numel(sizes), 1))
+  const y = await operands.put(new Float32Array(numel(means)))
+  const args = /** @type {const} */ ({ ...strides, fn: 'mean', dtype: 'f32' })
+  const run = await peer?.operator({ ...operator, inputs: { x: sizes }, outputs: { y: means } })
+  yield {
+    name,
+    shape: sizes.slice(sizes[0] === 1 ? 1 : 0).join('x'),
+    dtype: 'f32',
+    elements: x.length,
+    bytes: x.byteLength,
+    run: () => kernels.run('reduce', { ...args, x, y }),
+    check: async () => {
+      const expected = new Float32Array(y.length)
+      await plain.run('reduce', { ...args, x, y: expected })
+      expectClose(y, expected)
+      if (run) expectClose(y, await run(x))
+    },
+    ...(run && peer && { peer: { name: peer.name, run: () => run(x) } }),
   }
 }

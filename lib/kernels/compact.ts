@@ -5,16 +5,19 @@ import { type Size, sameSize } from '../core/size.js'
 /** Positions up to which an image is compact where a plan lets it be: channels come last, [N, image, C]. */
 export const fewPositions = 64
 
-/** Sizes of a convolution, numbers or still to be known. */
-interface Shape {
-  readonly groups: Size
-  readonly weight: { readonly rows: Size; readonly cols: Size }
+/** The window of a convolution along its axes: numbers, or sizes still to be known. */
+export interface WindowSizes {
   readonly image: readonly Size[]
   readonly kernel: readonly Size[]
   readonly out: readonly Size[]
   readonly strides: readonly Size[]
   readonly dilations: readonly Size[]
   readonly padsBegin: readonly Size[]
+}
+
+interface Shape extends WindowSizes {
+  readonly groups: Size
+  readonly weight: { readonly rows: Size; readonly cols: Size }
 }
 
 const areAll = (sizes: readonly Size[], size: Size): boolean => sizes.every(each => each === size)

@@ -31,15 +31,20 @@ inline bool is_pointwise(const ConvShape& shape) {
   return fits;
 }
 
-// Whether each filter reads one channel, through 3 x 3 or 5 x 5 neighbours, of which the first column is in
-// the image or beside it.
-inline bool is_small_depthwise(const ConvShape& shape) {
+// Whether the window is one of 3 x 3 or 5 x 5 neighbours along two axes, at every position or every second.
+inline bool has_square_window(const ConvShape& shape) {
   const auto [depth, height, width] = shape.kernel;
   const bool flat = shape.image[0] == 1 && depth == 1 && shape.out[0] == 1 && shape.pad[0] == 0;
+  return flat && height == width && (height == 3 || height == 5) && shape.stride[1] == shape.stride[2] &&
+         shape.stride[1] <= 2 && shape.dilation[1] == 1 && shape.dilation[2] == 1;
+}
+
+// Whether each filter reads one channel, through such a window whose first column is in the image or beside
+// it.
+inline bool is_small_depthwise(const ConvShape& shape) {
   const bool single = shape.groups > 1 && shape.groups == shape.channels && shape.groups == shape.filters;
-  return flat && single && height == width && (height == 3 || height == 5) &&
-         shape.stride[1] == shape.stride[2] && shape.stride[1] <= 2 && shape.dilation[1] == 1 &&
-         shape.dilation[2] == 1 && shape.pad[2] >= 0 && shape.pad[2] < width && shape.image[2] > 0;
+  return single && has_square_window(shape) && shape.pad[2] >= 0 && shape.pad[2] < shape.kernel[2] &&
+         shape.image[2] > 0;
 }
 
 // With z[n, o, q] = Σ_{c, k} x[n, g·C/G + c, p(q, k)] W[o, c, k] + bias[o] and g = ⌊o / (O/G)⌋:

@@ -94,7 +94,10 @@ t.test('sums and means of columns', { skip }, async t => {
 t.test('sums over two axes around one that stays', { skip }, async t => {
   const kernels = await openKernels({ backend: 'cpu' })
   const [images, rows, columns, across] = [5, 3, 19, 20]
-  const x = Float32Array.from({ length: images * rows * columns * across }, (_, i) => Math.sin(i) * 10 ** (i % 7))
+  const x = Float32Array.from(
+    { length: images * rows * columns * across },
+    (_, i) => Math.sin(i) * 10 ** (i % 7),
+  )
   const y = new Float32Array(columns)
   await kernels.run('reduce', {
     ...{ fn: 'sum', dtype: 'f32', shape: [columns], strides: [1] },
@@ -103,7 +106,10 @@ t.test('sums over two axes around one that stays', { skip }, async t => {
   const expected = Float32Array.from(y, (_, c) => {
     let sum = 0
     for (let image = 0; image < images; image++) {
-      const run = Float32Array.from({ length: rows * across }, (_, i) => x[(image * rows * across + i) * columns + c]!)
+      const run = Float32Array.from(
+        { length: rows * across },
+        (_, i) => x[(image * rows * across + i) * columns + c]!,
+      )
       sum += sumOf(run)
     }
     return sum

@@ -39,6 +39,22 @@ interface Net {
   batch?: number
 }
 
+/** A squeeze-and-excite block: h times a function of its means, for each channel. */
+function excite(
+  from: string,
+  i: number,
+  weights: () => Constant,
+  initializers: Map<string, Constant>,
+): Node[] {
+  initializers.set(`w${i}`, weights())
+  return [
+    makeNode('GlobalAveragePool', [from], [`mean${i}`]),
+    makeNode('Conv', [`mean${i}`, `w${i}`], [`gate${i}`]),
+    makeNode('HardSigmoid', [`gate${i}`], [`active${i}`]),
+    makeNode('Mul', [from, `active${i}`], [`h${i}`]),
+  ]
+}
+
 /** Layers one behind the other; layer i makes `h{i}`. */
 function netOf({ layers, image = [6, 7], outputs = [], sum, batch = 2 }: Net) {
   const random = randomGenerator(5)
@@ -46,7 +62,13 @@ function netOf({ layers, image = [6, 7], outputs = [], sum, batch = 2 }: Net) {
   const nodes: Node[] = []
   for (const [i, { op = 'Conv', kernel = 1, attributes = {} }] of layers.entries()) {
     const from = i === 0 ? 'x' : sum?.[1] === i - 1 ? 'sum' : `h${i - 1}`
-    if (op !== 'Conv') {
+    const weights = () => Constant.from('f32', [channels, channels, 1, 1], uniform(random, channels ** 2))
+    if (op === 'Excite') {
+      nodes.push(...excite(from, i, weights, initializers))
+    } else if (op === 'Scale') {
+      initializers.set(`w${i}`, Constant.from('f32', [channels, 1, 1], uniform(random, channels)))
+      nodes.push(makeNode('Mul', [`w${i}`, from], [`h${i}`]))
+    } else if (op !== 'Conv') {
       nodes.push(makeNode(op, [from], [`h${i}`]))
     } else {
       const shape = [channels, attributes.group ? 1 : channels, kernel, kernel]
@@ -95,7 +117,8 @@ t.test('the layout of a chain', t => {
     'pp pp pp',
     'a full kernel',
   )
-  t.equal(layoutsOf({ layers: [pointwise, { op: 'Abs' }, pointwise] }), 'pp pp', 'another operation')
+  t.equal(layoutsOf({ layers: [pointwise, { op: 'Abs' }, pointwise] }), 'pc cp', 'an elementwise operation')
+  t.equal(layoutsOf({ layers: [pointwise, { op: 'Softmax' }, pointwise] }), 'pp pp', 'another operation')
   t.equal(layoutsOf({ layers: chain, sum: [0, 2] }), 'pc cc cc cp', 'a residual')
   t.equal(
     layoutsOf({ layers: chain, sum: [0, 2], outputs: [0] }),
@@ -105,9 +128,31 @@ t.test('the layout of a chain', t => {
   t.end()
 })
 
+t.test('the layout around numbers for each channel', t => {
+  const gated = [pointwise, depthwise(), { op: 'Excite' }, pointwise]
+  for (const batch of [1, 2]) {
+    t.equal(layoutsOf({ layers: gated, batch }), 'pc cc pp cp', 'squeeze and excite')
+    const scaled = [pointwise, { op: 'Tanh' }, { op: 'Scale' }, { op: 'Abs' }, pointwise]
+    t.equal(layoutsOf({ layers: scaled, batch }), 'pc cp', 'a constant')
+    t.equal(layoutsOf({ layers: scaled, batch, outputs: [3] }), 'pp pp', 'a result that is an output')
+  }
+  t.equal(layoutsOf({ layers: gated, image: [9, 8] }), 'pp pp pp pp', 'many positions')
+  t.end()
+})
+
 t.test('the values of a plan, for all sizes', async t => {
   const kernels = await openKernels({ backend: 'cpu' })
-  const layers = [pointwise, depthwise(2), pointwise, depthwise(), pointwise, { op: 'Tanh' }]
+  const gates = [{ op: 'Excite' }, { op: 'Scale' }, { op: 'Abs' }]
+  const layers = [
+    pointwise,
+    depthwise(2),
+    pointwise,
+    depthwise(),
+    pointwise,
+    ...gates,
+    pointwise,
+    { op: 'Tanh' },
+  ]
   const net: Net = { layers, sum: [2, 4], image: ['height', 'width'], batch: 3 }
   const runner = new GraphRunner(netOf(net), kernels)
   t.teardown(() => runner.dispose())
@@ -120,10 +165,10 @@ t.test('the values of a plan, for all sizes', async t => {
     const x = uniform(randomGenerator(2), 3 * channels * numel(image))
     const shape = [3, channels, ...image]
     const [actual] = (await runner.run([hostTensor('f32', shape, x)])) as HostTensor[]
-    const planes = netOf({ ...net, image, outputs: [0, 1, 2, 3, 4] })
+    const planes = netOf({ ...net, image, outputs: layers.map((_, i) => i).slice(0, -1) })
     using plan = await Plan.create(planes, kernels)
-    const { h5 } = await plan.run({ x })
-    identical(t, actual!.data as Float32Array, h5 as Float32Array, image.join())
+    const { h9 } = await plan.run({ x })
+    identical(t, actual!.data as Float32Array, h9 as Float32Array, image.join())
   }
   t.equal(runner.compilations, 1)
 })

@@ -1,15 +1,10 @@
 // window.ts: windows of convolutions and pooling.
 import { add, floorDivide, maximum, multiply, type Size, subtract } from '../../core/size.js'
+import type { WindowSizes } from '../../kernels/compact.js'
 import type { Lowering } from '../lowering.js'
 
-/** Numbers along the axes of a window. */
-export interface Window {
-  readonly image: readonly Size[]
-  readonly kernel: readonly Size[]
-  readonly out: readonly Size[]
-  readonly strides: readonly Size[]
-  readonly dilations: readonly Size[]
-  readonly padsBegin: readonly Size[]
+/** The window of a convolution or a pool, with the padding behind its image. */
+export interface Window extends WindowSizes {
   readonly padsEnd: readonly Size[]
 }
 

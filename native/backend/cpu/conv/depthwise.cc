@@ -126,13 +126,9 @@ void by_lanes(const ConvArgs& args, const float* weights) {
 
 bool is_depthwise(const ConvArgs& args) {
   const ConvShape& shape = args.shape;
-  const auto [depth, height, width] = shape.kernel;
-  const bool flat = shape.image[0] == 1 && depth == 1 && shape.out[0] == 1 && shape.pad[0] == 0;
-  const bool square = height == width && (height == 3 || height == 5) && shape.stride[1] == shape.stride[2];
-  const bool dense = shape.dilation[1] == 1 && shape.dilation[2] == 1 && shape.stride[1] <= 2;
   const bool single =
       shape.groups == shape.channels && loops_over(shape.groups, shape.filters / shape.groups);
-  return flat && square && dense && single && !args.residual;
+  return has_square_window(shape) && single && !args.residual;
 }
 
 void depthwise_conv(const ConvArgs& args) {

@@ -1,0 +1,161 @@
+// image-steps.ts: the images that a step reads and writes, and the step where they are compact: convolutions, elementwise
+// operations, also with a number for each channel, and reductions of whole images.
+
+import { contiguousStrides, numel } from '../core/shape.js'
+import { derive, multiply, type Size } from '../core/size.js'
+import { fewPositions, isPointwise, takesCompact } from '../kernels/compact.js'
+import type { Buffer, Operand, Step } from './program.js'
+
+/** Images in a buffer: as planes [batch, channels, positions], compact [batch, positions, channels]. */
+export interface Images {
+  readonly batch: Size
+  readonly channels: Size
+  readonly positions: Size
+}
+
+/** A step that takes compact images. */
+export interface ImageStep {
+  /** The operands that are images. */
+  readonly images: ReadonlyMap<Operand, Images>
+  /** Those of them that have one layout. */
+  readonly alike: readonly Operand[]
+  /** The step where the buffers for which `isCompact` holds are compact if their images have few positions. */
+  readonly withCompact: (isCompact: (buffer: Buffer) => boolean) => Step
+}
+
+type StepOf<Op extends Step['op']> = Extract<Step, { op: Op }>
+type KnownImages = ReadonlyMap<Buffer, Images>
+
+/**
+ * @param known - the images in buffers that are written before
+ * @returns undefined for a step whose images stay planes
+ */
+export function imageStepOf(step: Step, known: KnownImages): ImageStep | undefined {
+  switch (step.op) {
+    case 'conv':
+    case 'pointwiseDepthwise':
+      return convolution(step)
+    case 'unary':
+      return unary(step, known)
+    case 'binary':
+      return binary(step, known)
+    case 'reduce':
+      return reduction(step, known)
+    default:
+      return undefined
+  }
+}
+
+/** The images of a convolution, whose kernels take flags. */
+function convolution(step: StepOf<'conv' | 'pointwiseDepthwise'>): ImageStep | undefined {
+  const { args } = step
+  const { batch, weight, x, y } = args
+  const [residual, compute = 'f32'] = step.op === 'conv' ? [step.args.residual, step.args.compute] : []
+  if (compute !== 'f32' || !takesCompact(args, residual !== undefined)) return undefined
+  const first = step.op === 'conv' ? weight : step.args.pointwise
+  const before = {
+    batch,
+    channels: isPointwise(args) ? first.cols : first.rows,
+    positions: numel(args.image),
+  }
+  const after = { batch, channels: weight.rows, positions: numel(args.out) }
+  const ends = residual ? [y, residual] : [y]
+  return {
+    images: new Map([[x, before], ...ends.map((end): [Operand, Images] => [end, after])]),
+    alike: ends,
+    withCompact: isCompact => {
+      const [xCompact, yCompact] = [isCompact(x.buffer), isCompact(y.buffer)]
+      const flags = { ...(xCompact && { xCompact }), ...(yCompact && { yCompact }) }
+      return { ...step, args: { ...args, ...flags } } as Step
+    },
+  }
+}
+
+function unary(step: StepOf<'unary'>, known: KnownImages): ImageStep | undefined {
+  const { dtype, x, y } = step.args
+  const images = known.get(x.buffer)
+  if (dtype !== 'f32' || !images) return undefined
+  const ends = [x, y]
+  return { images: new Map(ends.map(end => [end, images])), alike: ends, withCompact: () => step }
+}
+
+/** Images with each other, with one number, or with a number for each channel. */
+function binary(step: StepOf<'binary'>, known: KnownImages): ImageStep | undefined {
+  const { args } = step
+  const { dtype, shape, a, aStrides, b, bStrides, y } = args
+  const inOrder = contiguousStrides(shape)
+  const isImage = (strides: readonly Size[]) => strides.every((stride, axis) => stride === inOrder[axis])
+  const [ofA, ofB] = [isImage(aStrides) ? [a] : [], isImage(bStrides) ? [b] : []]
+  const ends = [...ofA, ...ofB, y]
+  const images = known.get(ends[0]!.buffer)
+  if (dtype !== 'f32' || !images || !ends.every(end => end === y || known.has(end.buffer))) return undefined
+  const [aAxes, bAxes] = [threeAxes(shape, aStrides, images), threeAxes(shape, bStrides, images)]
+  if (!aAxes || !bAxes) return undefined
+  const others = [...(ofA.length > 0 ? [] : [aAxes]), ...(ofB.length > 0 ? [] : [bAxes])]
+  if (others.some(([, , position]) => position !== 0)) return undefined
+  const { sizes, strides } = layoutOf(images)
+  const byChannel = others.some(axes => axes.some(stride => stride !== 0))
+  const stridesOf = (own: readonly Operand[], [n, c, p]: Axes): Size[] =>
+    own.length > 0 ? strides : [n, ifCompact(images, p, c), ifCompact(images, c, p)]
+  const across = { shape: sizes, aStrides: stridesOf(ofA, aAxes), bStrides: stridesOf(ofB, bAxes) }
+  return {
+    images: new Map(ends.map(end => [end, images])),
+    alike: ends,
+    withCompact: isCompact =>
+      byChannel && isCompact(y.buffer) ? { ...step, args: { ...args, ...across } } : step,
+  }
+}
+
+/** Sums and means of whole images; other kernels would take the elements of a column one by one. */
+function reduction(step: StepOf<'reduce'>, known: KnownImages): ImageStep | undefined {
+  const { args } = step
+  const { fn, dtype, shape, strides, reduced, reducedStrides, x } = args
+  const images = known.get(x.buffer)
+  if (dtype !== 'f32' || !images || !(fn === 'sum' || fn === 'mean')) return undefined
+  const { batch, channels, positions } = images
+  const ofPlanes = [multiply(batch, channels), positions, positions, 1]
+  const given = [...shape, ...strides, ...reduced, ...reducedStrides]
+  if (given.length !== 4 || given.some((size, i) => size !== ofPlanes[i])) return undefined
+  const across = {
+    shape: [batch, channels],
+    strides: [multiply(channels, positions), ifCompact(images, 1, positions)],
+    reducedStrides: [ifCompact(images, channels, 1)],
+  }
+  return {
+    images: new Map([[x, images]]),
+    alike: [],
+    withCompact: isCompact => (isCompact(x.buffer) ? { ...step, args: { ...args, ...across } } : step),
+  }
+}
+
+/** Strides along the images, the channels and the positions of planes. */
+type Axes = readonly [Size, Size, Size]
+
+/** Strides along some axes as strides along three; undefined where they are others. */
+function threeAxes(shape: readonly Size[], strides: readonly Size[], images: Images): Axes | undefined {
+  const { batch, channels, positions } = images
+  const planes = multiply(batch, channels)
+  const is = (...sizes: readonly Size[]) =>
+    sizes.length === shape.length && sizes.every((size, axis) => size === shape[axis])
+  const [first = 0, second = 0, third = 0] = strides
+  if (is(multiply(planes, positions)))
+    return [multiply(first, channels, positions), multiply(first, positions), first]
+  if (is(planes, positions)) return [multiply(first, channels), first, second]
+  return is(batch, channels, positions) ? [first, second, third] : undefined
+}
+
+/** Three axes of compact images, or of planes where there are many positions. */
+function layoutOf(images: Images) {
+  const { batch, channels, positions } = images
+  const sizes = [batch, ifCompact(images, positions, channels), ifCompact(images, channels, positions)]
+  return { sizes, strides: contiguousStrides(sizes) }
+}
+
+const ifCompact = ({ positions }: Images, compact: Size, planes: Size): Size =>
+  derive(
+    'by the number of positions',
+    (n, few, many) => (n <= fewPositions ? few : many),
+    positions,
+    compact,
+    planes,
+  )

@@ -1,7 +1,10 @@
 // conv-args.ts: arguments of convolutions, and sizes of windows that move over an image. Contract:
 // native/backend/conv_args.h. Sizes: N batch, C channels, O filters, G groups.
-import type { Activation } from './linear-args.js'
+import type { Activation, ActivationDType, Activations } from './linear-args.js'
 import type { FloatCompute, Weight } from './weight-args.js'
+
+/** Channels of a group in 16 bits are padded to a multiple of this, 16 bytes. */
+export const channelUnit = 8
 
 /** Windows that move along one to three axes. */
 export interface WindowShape {
@@ -34,11 +37,16 @@ export interface ConvShape extends WindowShape {
 export interface ConvArgs extends ConvShape {
   /** [O, C/G · taps] */
   weight: Weight
-  /** [N, C, image] */
-  x: Float32Array
+  /** [N, C, image] of f32, or [N, image, C] of the number of `compute`. */
+  x: Activations
+  /**
+   * Of `x`: f32, or the number of `compute`, beside `channelsLast` where the channels of a group are a multiple of
+   * {@link channelUnit}. Default: f32.
+   */
+  xDtype?: ActivationDType | undefined
   /** [O]; absent: 0. */
   bias?: Float32Array | undefined
-  /** [N, O, out]; absent: 0. May be `y`. */
+  /** [N, O, out]; absent: 0. May be `y` of f32. */
   residual?: Float32Array | undefined
   /** Whether the residual is added before the activation. */
   residualFirst?: boolean | undefined
@@ -46,8 +54,12 @@ export interface ConvArgs extends ConvShape {
   activation?: Activation | undefined
   /** bf16; f16, for weights of f16 and f32. Default: f32. */
   compute?: FloatCompute | undefined
-  /** Output, [N, O, out]. */
-  y: Float32Array
+  /** Output, [N, O, out] of f32, or [N, out, O] of the number of `compute`. */
+  y: Activations
+  /** Of `y`, as `xDtype`, with the filters of a group. Default: f32. */
+  yDtype?: ActivationDType | undefined
+  /** Output beside a `y` of f32: what `y` would be in the number of `compute`. */
+  yChannelsLast?: Uint16Array | undefined
   /** The weight from `winogradWeight`, for kernels of 3 x 3 that it fits: the CPU convolves in tiles, rounding otherwise. */
   winograd?: Float32Array | undefined
   /**

@@ -4,6 +4,7 @@ import { mapPaced, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
 import { fixSize } from '../core/size.js'
 import { channelsLastCopy } from '../kernels/js/channels-last.js'
+import { readsImage, writesImage } from './half-images.js'
 import {
   type ConvArgs,
   once,
@@ -18,7 +19,7 @@ import { Buffer, type Operand, type Step } from './program.js'
 const leastPacked = {
   /** Channels of a group. */
   channels: 16,
-  /** Products of an element of the image, for whose packing 6 bytes are moved. */
+  /** Products of an element of the image, for whose packing 6 bytes are moved; any, where it is written in 16 bits. */
   products: 512,
 }
 
@@ -34,20 +35,24 @@ export function* layChannelsLast(steps: readonly Step[], setup: Step[]): Paced<S
     setup.push(...steps)
     return data
   })
+  const images = new Map<Buffer, HalfType>()
   return yield* mapPaced(steps, (step): Step => {
     if (step.op !== 'conv' || stays(step.args.weight)) return step
-    const { weight, kernel, compute = 'f32' } = step.args
-    if (!isHalf(compute) || !pays(step.args)) return step
+    const { weight, kernel, compute = 'f32', x, y } = step.args
+    const hasImage = images.get(x.buffer) === compute && readsImage(step.args)
+    if (!isHalf(compute) || !pays(step.args, hasImage)) return step
+    if (writesImage(step.args)) images.set(y.buffer, compute)
     const channelsLast = laidOut(weight, fixSize(numel(kernel)), compute)
     return { ...step, args: { ...step.args, weight: withoutElements(weight), channelsLast } }
   })
 }
 
-function pays({ weight, groups, kernel, strides }: ConvArgs): boolean {
+function pays({ weight, groups, kernel, strides }: ConvArgs, hasImage: boolean): boolean {
   if (!wideFormats.includes(weight.format)) return false
   const [taps, filters] = [fixSize(numel(kernel)), fixSize(weight.rows) / fixSize(groups)]
   const products = (filters * taps) / fixSize(numel(strides))
-  return fixSize(weight.cols) / taps >= leastPacked.channels && products >= leastPacked.products
+  const enough = hasImage || products >= leastPacked.products
+  return fixSize(weight.cols) / taps >= leastPacked.channels && enough
 }
 
 /** The steps that round a weight to `type` and lay it out, and the result. */

@@ -19,6 +19,7 @@ import { compactImages } from './compact-images.js'
 import { elideCopies } from './copies.js'
 import { type StateOptions, stateInput, storeStep } from './growing-state.js'
 import { halveActivations } from './half-activations.js'
+import { halveImages } from './half-images.js'
 import { joinAdamw } from './join-adamw.js'
 import { joinConvolutions } from './join-convolutions.js'
 import { loweringOf } from './lower/index.js'
@@ -135,7 +136,7 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const direct = yield* removeDead(yield* readInPlace(laidOut), outputs)
   const copied = yield* joinAdamw(yield* elideCopies(direct))
   const joined = packing ? yield* compactImages(yield* joinConvolutions(copied)) : copied
-  const steps = backend === 'cuda' ? yield* halveActivations(joined) : joined
+  const steps = backend === 'cuda' ? yield* halveImages(yield* halveActivations(joined)) : joined
   yield* shareInPlace(steps)
   const ends = [...inputs, ...outputs, ...state].map(({ buffer }) => buffer)
   const buffers = yield* buffersOf([...sizing, ...steps], ends)

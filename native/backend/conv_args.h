@@ -71,6 +71,12 @@ struct ConvArgs {
   const uint16_t* channels_last;
   // Whether x, and y with the residual, is compact: of a convolution that takes_compact().
   bool x_compact, y_compact;
+  // x and y in the numbers of compute with their channels last, [N, image, C] and [N, out, O], on multiples
+  // of 16 bytes, beside channels_last where the channels, or filters, of a group are a multiple of
+  // kChannelUnit. null: not at hand, or not wanted. x is null where x_last is not, and y may be where y_last
+  // is not.
+  const uint16_t* x_last;
+  uint16_t* y_last;
 };
 
 // Channels of a group in 16 bits are padded to a multiple of this, 16 bytes.

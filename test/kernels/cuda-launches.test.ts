@@ -285,6 +285,17 @@ t.test('operations of networks', async t => {
   ])
   t.same(await launches(laidOut('f16')), ['conv_image_f16 9 256x1', 'conv_channels_last_f16_64 6 128x1'])
   await t.rejects(launches(laidOut('f32')), /channelsLast is for a compute of bf16 or f16/)
+  const last = `run('conv', 'f32', { ${shape}, groups: 1, weight: { format: 'f32', rows: 72, cols: 648, data: f32(0) },
+    compute: 'bf16', channelsLast: new Uint16Array(72 * 672), x: new Uint16Array(2 * 72 * 72), xDtype: 'bf16',`
+  const y = 'new Uint16Array(2 * 72 * 72)'
+  const alone = ['conv_channels_last_bf16_64 6 128x1']
+  t.same(await launches(`${last} y: ${y}, yDtype: 'bf16' })`), alone, 'nothing is packed')
+  t.same(await launches(`${last} y: f32(2 * 72 * 72), yChannelsLast: ${y} })`), alone)
+  await t.rejects(launches(`${last} xDtype: 'f16' })`), /xDtype is for channelsLast in the same numbers/)
+  await t.rejects(launches(`${last} y: ${y}, yDtype: 'f16' })`), /yDtype is for channelsLast in the same numbers/)
+  const halves = "x: new Uint16Array(2 * 70 * 72), xDtype: 'bf16' })"
+  const ragged = laidOut('bf16').replace(/ }\)$/, `, ${halves}`)
+  await t.rejects(launches(ragged), /with groups of 8 · n channels/)
   t.same(await launches(conv('convBackward')), [
     'conv_transposed_f32 6 256x1',
     'conv_weight_gradient_f32 20 256x1',

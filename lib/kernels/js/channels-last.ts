@@ -1,9 +1,7 @@
 // channels-last.ts: weights of convolutions with the channels of each tap side by side (`channels_last` of
 // native/backend/conv_args.h).
+import { channelUnit } from '../conv-args.js'
 import { depthUnit } from '../linear-args.js'
-
-/** What the channels of a group are padded to a multiple of. */
-const channelUnit = 8
 
 const padded = (count: number, unit: number): number => Math.ceil(count / unit) * unit
 

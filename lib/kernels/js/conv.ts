@@ -3,10 +3,13 @@ import { expectInteger, expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
 import { fewPositions, takesCompact } from '../compact.js'
+import { channelUnit } from '../conv-args.js'
+import type { ActivationDType, Activations } from '../linear-args.js'
 import type { ConvArgs, ConvShape, KernelArgs, Weight, WindowShape } from '../kernels.js'
 import { activations } from './activations.js'
 import { channelsLastCopy } from './channels-last.js'
-import { expectFloatCompute } from './compute.js'
+import { expectActivationDType, expectFloatCompute } from './compute.js'
+import { floatReader, floatWriter } from './elements.js'
 import { expectFits } from './operands.js'
 import { elements, type KernelRows, optional } from './row.js'
 import { rowReader } from './weight-rows.js'
@@ -87,22 +90,55 @@ function transposedImages(values: Float32Array, batch: number, rows: number, col
   return to
 }
 
-/** y = activation(conv(x, W) + bias) + residual, or with the residual inside of the activation. */
-export function* conv(args: KernelArgs['conv']): Paced<void> {
-  const { weight, batch } = args
-  const { channels, pixels, positions } = sizesOf(args, weight)
-  const planes = (compact: boolean | undefined, values: Float32Array, size: number, count: number) =>
-    compact && size <= fewPositions ? transposedImages(values, batch, size, count) : values
-  const x = planes(args.xCompact, args.x, pixels, channels)
-  const residual = args.residual && planes(args.yCompact, args.residual, positions, weight.rows)
-  const isCompact = args.yCompact && positions <= fewPositions
-  const y = isCompact ? new Float32Array(args.y.length) : args.y
-  yield* convPlanes({ ...args, x, residual, y })
-  if (isCompact) args.y.set(transposedImages(y, batch, weight.rows, positions))
+/** Images, [N, channels, positions] where they are planes. */
+interface Images {
+  readonly dtype: ActivationDType
+  readonly isLast: boolean
+  readonly channels: number
+  readonly positions: number
 }
 
-/** The same, of images as planes. */
-function* convPlanes(args: KernelArgs['conv']): Paced<void> {
+/** Images as planes of f32. */
+function planesOf(values: Activations, batch: number, { dtype, isLast, channels, positions }: Images) {
+  const read = floatReader(dtype, values)
+  const floats = dtype === 'f32' ? (values as Float32Array) : Float32Array.from(values, (_, i) => read(i))
+  return isLast ? transposedImages(floats, batch, positions, channels) : floats
+}
+
+/** Writes planes of f32 as images. */
+function writeImages(planes: Float32Array, to: Activations, batch: number, images: Images): void {
+  const write = floatWriter(images.dtype, to)
+  const { isLast, channels, positions } = images
+  const values = isLast ? transposedImages(planes, batch, channels, positions) : planes
+  for (const [i, value] of values.entries()) write(i, value)
+}
+
+/** y = activation(conv(x, W) + bias) + residual, or with the residual inside of the activation. */
+export function* conv(args: KernelArgs['conv']): Paced<void> {
+  const { weight, batch, compute = 'f32', xDtype = 'f32', yDtype = 'f32', yChannelsLast } = args
+  const { channels, pixels, positions } = sizesOf(args, weight)
+  const isLast = (dtype: ActivationDType, compact: boolean | undefined, size: number): boolean =>
+    dtype !== 'f32' || (compact === true && size <= fewPositions)
+  const from: Images = {
+    ...{ dtype: xDtype, isLast: isLast(xDtype, args.xCompact, pixels) },
+    ...{ channels, positions: pixels },
+  }
+  const to: Images = {
+    ...{ dtype: yDtype, isLast: isLast(yDtype, args.yCompact, positions) },
+    ...{ channels: weight.rows, positions },
+  }
+  const isCompact = to.isLast && yDtype === 'f32'
+  const x = planesOf(args.x, batch, from)
+  const residual =
+    args.residual && planesOf(args.residual, batch, { ...to, dtype: 'f32', isLast: isCompact })
+  const y = yDtype === 'f32' && !isCompact ? (args.y as Float32Array) : new Float32Array(args.y.length)
+  yield* convPlanes({ ...args, x, residual, y })
+  if (y !== args.y) writeImages(y, args.y, batch, to)
+  if (yChannelsLast) writeImages(y, yChannelsLast, batch, { ...to, dtype: compute, isLast: true })
+}
+
+/** The same, of images as planes in f32. */
+function* convPlanes(args: KernelArgs['conv'] & { x: Float32Array; y: Float32Array }): Paced<void> {
   const { weight, batch, x, bias, residual, residualFirst, y } = args
   const activate = activations[args.activation ?? 'none']
   const { channels, pixels, positions } = sizesOf(args, weight)
@@ -128,6 +164,24 @@ export function expectCompactFits(args: Pick<ConvArgs, 'xCompact' | 'yCompact'>,
     const message = `${name} needs a pointwise convolution, or a depthwise one of 3 x 3 or 5 x 5, in f32`
     expectFits(takes || !args[name], message)
   }
+}
+
+/** Throws where images shall be in 16 bits with their channels last, and cannot be. */
+function expectChannelsLast(args: ConvArgs): void {
+  const { weight, groups, kernel, compute = 'f32', xDtype = 'f32', yDtype = 'f32', yChannelsLast } = args
+  expectActivationDType('xDtype', xDtype)
+  expectActivationDType('yDtype', yDtype)
+  const images = [
+    { name: 'xDtype', dtype: xDtype, channels: weight.cols / numel(kernel) },
+    { name: 'yDtype', dtype: yDtype, channels: weight.rows / groups },
+    { name: 'yChannelsLast', dtype: yChannelsLast ? compute : 'f32', channels: weight.rows / groups },
+  ]
+  for (const { name, dtype, channels } of images)
+    expectFits(
+      dtype === 'f32' || (dtype === compute && channels > 0 && channels % channelUnit === 0),
+      `${name} is for the number of compute, with groups of ${channelUnit} · n channels`,
+    )
+  expectFits(!yChannelsLast || compute !== 'f32', 'yChannelsLast is for a compute of bf16 or f16')
 }
 
 /** Σ x[n, o, q] W[o, c, k] for each n, c and p. */
@@ -214,14 +268,19 @@ export const convRows: KernelRows<'conv' | 'convBackward' | 'convTranspose'> = {
       expectFloatCompute(args)
       const takes = (args.compute ?? 'f32') === 'f32' && takesCompact(args, args.residual !== undefined)
       expectCompactFits(args, takes)
+      expectChannelsLast(args)
     },
     operands(args) {
       const { x, y, filters } = convSizes(args, args.weight)
+      const { xDtype = 'f32', yDtype = 'f32', yChannelsLast, compute = 'f32' } = args
       const { rows, cols } = args.weight
       const winograd = args.winograd && winogradSize(rows, cols)
       const laidOut = channelsLastCopy(rows, cols, numel(args.kernel)).count
       const channelsLast = args.channelsLast && elements('bf16', laidOut)
-      return { x, bias: optional(filters), residual: optional(y), y, winograd, channelsLast }
+      return {
+        ...{ x: elements(xDtype, x), bias: optional(filters), residual: optional(y), winograd, channelsLast },
+        ...{ y: elements(yDtype, y), yChannelsLast: yChannelsLast && elements(compute, y) },
+      }
     },
   },
   convBackward: {

@@ -109,14 +109,18 @@ struct ForwardPass : Group {
   __device__ int64_t start(int32_t col) const {
     return Group::start(col, args.out_axes, args.shape.filters, positions);
   }
-  __device__ void store(int32_t line, int64_t start, float sum) const {
-    const int32_t o = group * filters + line;
-    const int64_t at = start + int64_t{o} * positions;
+  // The element of a sum, which is y[at].
+  __device__ float finished(int32_t o, int64_t at, float sum) const {
     const float residual = args.residual ? args.residual[at] : 0;
     if (args.bias) sum += args.bias[o];
     if (args.residual_first) sum += residual;
     sum = activated(args.activation, sum);
-    args.out[at] = args.residual_first ? sum : sum + residual;
+    return args.residual_first ? sum : sum + residual;
+  }
+  __device__ void store(int32_t line, int64_t start, float sum) const {
+    const int32_t o = group * filters + line;
+    const int64_t at = start + int64_t{o} * positions;
+    args.out[at] = finished(o, at, sum);
   }
 };
 

@@ -66,12 +66,13 @@ struct ConvImageArgs {
   uint16_t* out;  // [N, pixels, G, padded] in bf16 or f16
 };
 
-// A convolution of such an image.
+// A convolution of such an image, to pass.out, where that is not null, and to `image_out`, likewise.
 struct ConvChannelsLastArgs {
   ConvPassArgs pass;      // without w and x
   int32_t channels;       // of a group of `image`
   const uint16_t* image;  // [N, image, G, channels]
   const uint16_t* left;   // [O, padded_depth(taps · channels)]
+  uint16_t* image_out;    // [N, out, O]; O/G is a multiple of kChannelUnit
 };
 
 }  // namespace spark

@@ -1,7 +1,8 @@
 // conv_channels_last.cu: forward convolutions of conv.cuh on tensor cores whose K are taps, each with the
 // channels of its group side by side, so that both sides are copied 16 bytes at a time: the weight as
 // ConvArgs::channels_last of backend.h has it, x as conv_image_<number> rounds and transposes it, once for
-// all taps. K rises in steps of 16 in tiles of both sizes. Reference: native/backend/cpu/conv/conv_passes.cc
+// all taps, or as the convolution in front of it has stored it. K rises in steps of 16 in tiles of both
+// sizes. Reference: native/backend/cpu/conv/conv_passes.cc
 #include "kernels/conv/blocks.h"
 #include "kernels/conv/conv.cuh"
 #include "kernels/gemm/tiles.cuh"
@@ -101,6 +102,27 @@ struct TapRows {
   __device__ void store(Tile<kTile>&, const Registers&) const {}
 };
 
+// Stores half of the rows of a tile as an image: a thread eight filters of a position, and its neighbour the
+// next eight, a sector together.
+template <typename Number, int kTile>
+__device__ void store_image(const ForwardPass& pass, uint16_t* image, int64_t row, int64_t col,
+                            const float* half) {
+  __syncthreads();
+  const int64_t filters = pass.args.shape.filters;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kWarpRows<kTile> / 8 * kTile; i += kThreads<kTile>) {
+    const int line = i / (2 * kTile) * 16 + i % 2 * 8, column = i / 2 % kTile;
+    if (row + line >= pass.filters || col + column >= pass.cols()) continue;
+    const float* from = half + line * kPitch<kTile> + column;
+    Eight eight;
+    for (int j = 0; j < 4; ++j) {
+      eight.pairs[j] = round_pair<Number>(from[2 * j * kPitch<kTile>], from[(2 * j + 1) * kPitch<kTile>]);
+    }
+    const int64_t to = (col + column) * filters + int64_t{pass.group} * pass.filters + row + line;
+    *reinterpret_cast<Eight*>(image + to) = eight;
+  }
+}
+
 template <typename Number, int kTile>
 __device__ void product(const ConvChannelsLastArgs& args) {
   __shared__ Stages<3, kTile> stages;
@@ -113,8 +135,16 @@ __device__ void product(const ConvChannelsLastArgs& args) {
   add_segment(stages, left, TapRows<kTile>(pass, args, col), row, col, PairStep<Number>{}, sums);
   const int32_t own = static_cast<int32_t>(col) + threadIdx.x % kTile;
   const int64_t start = pass.start(min(own, pass.cols() - 1));
-  store_tile<kTile>(lines, pass.cols(), row, col, sums, stages,
-                    [&](int64_t m, int64_t, float sum) { pass.store(static_cast<int32_t>(m), start, sum); });
+  const auto store = [&](int64_t m, int64_t, float& sum) {
+    const int32_t o = pass.group * pass.filters + static_cast<int32_t>(m);
+    const int64_t at = start + int64_t{o} * pass.positions;
+    sum = pass.finished(o, at, sum);
+    if (args.pass.out) args.pass.out[at] = sum;
+  };
+  const auto finish = [&, col = col](int64_t top, const float* half) {
+    if (args.image_out) store_image<Number, kTile>(pass, args.image_out, top, col, half);
+  };
+  store_tile<kTile>(lines, pass.cols(), row, col, sums, stages, store, finish);
 }
 
 }  // namespace

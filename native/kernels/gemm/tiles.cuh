@@ -210,10 +210,10 @@ using Half = Sum[kWarpRows<kTile> * kPitch<kTile>];
 
 // store(m, n, sum) for the sums of a tile, by way of shared memory, one half of the rows after the other:
 // neighbouring threads store neighbouring columns, and the code of a store is there once. A thread has one
-// column.
-template <int kTile, typename Sum, typename Shared, typename Store>
+// column. Then finish(row, half) for each half, from its first row on, where other threads may still store.
+template <int kTile, typename Sum, typename Shared, typename Store, typename Finish>
 __device__ void store_tile(int64_t rows, int64_t cols, int64_t row, int64_t col, const Sums<kTile, Sum>& sums,
-                           Shared& shared, const Store& store) {
+                           Shared& shared, const Store& store, const Finish& finish) {
   static_assert(sizeof(Shared) >= sizeof(Half<kTile, Sum>));
   Sum* tile = reinterpret_cast<Sum*>(&shared);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -233,7 +233,14 @@ __device__ void store_tile(int64_t rows, int64_t cols, int64_t row, int64_t col,
       const int64_t m = row + half * kWarpRows<kTile> + i / kTile, n = col + i % kTile;
       if (m < rows && n < cols) store(m, n, tile[i / kTile * kPitch<kTile> + i % kTile]);
     }
+    finish(row + half * kWarpRows<kTile>, tile);
   }
+}
+
+template <int kTile, typename Sum, typename Shared, typename Store>
+__device__ void store_tile(int64_t rows, int64_t cols, int64_t row, int64_t col, const Sums<kTile, Sum>& sums,
+                           Shared& shared, const Store& store) {
+  store_tile<kTile>(rows, cols, row, col, sums, shared, store, [](int64_t, const Sum*) {});
 }
 
 // Where tile `block` lies, of fewer than 2^31: 64-bit divisions leave registers in use across the main loop.

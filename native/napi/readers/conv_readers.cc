@@ -36,6 +36,39 @@ const uint16_t* channels_last_filters(Arguments& in, const ConvArgs& args) {
   return in.input<uint16_t>("channelsLast", elements(args.shape.filters, channels_last_depth(args.shape)));
 }
 
+// Refuses images channels last that are in other numbers than products, or whose groups begin anywhere.
+void expect_channels_last(const ConvArgs& args, const char* name, FloatType type, int64_t channels) {
+  const bool same = args.compute == (type == FloatType::kF16 ? Compute::kF16 : Compute::kBF16);
+  if (args.channels_last && args.shape.channels > 0 && same && channels % kChannelUnit == 0) return;
+  throw Error("ERR_SHAPE", message(name, " is for channelsLast in the same numbers, with groups of ",
+                                   kChannelUnit, " · n channels"));
+}
+
+// x and y, which are planes of f32 or images channels last.
+void read_images(Arguments& in, ConvArgs& args) {
+  const ConvShape& shape = args.shape;
+  const int64_t pixels = image_elements(shape, shape.channels, shape.image);
+  const int64_t positions = image_elements(shape, shape.filters, shape.out);
+  const int64_t channels = shape.channels / shape.groups, filters = shape.filters / shape.groups;
+  const FloatType x = read_float_type(in, "xDtype"), y = read_float_type(in, "yDtype");
+  if (x == FloatType::kF32) {
+    args.x = in.input<float>("x", pixels);
+  } else {
+    expect_channels_last(args, "xDtype", x, channels);
+    args.x_last = static_cast<const uint16_t*>(in.input("x", dtype_of(x), pixels));
+  }
+  if (y != FloatType::kF32) {
+    expect_channels_last(args, "yDtype", y, filters);
+    args.y_last = static_cast<uint16_t*>(in.output("y", dtype_of(y), positions));
+    return;
+  }
+  args.y = in.output<float>("y", positions);
+  if (!in.has("yChannelsLast")) return;
+  const bool half = args.compute == Compute::kF16;
+  expect_channels_last(args, "yChannelsLast", half ? FloatType::kF16 : FloatType::kBF16, filters);
+  args.y_last = in.output<uint16_t>("yChannelsLast", positions);
+}
+
 // Whether images of some sizes are compact: where a plan lets them be, those of few positions are. Channels
 // of a single position lie the same way in any case.
 bool is_compact(Arguments& in, const char* name, bool takes, const int64_t (&sizes)[3]) {
@@ -59,16 +92,14 @@ ConvArgs read_conv(Arguments& in) {
   const bool laid_out = only_tiles || in.has("channelsLast");
   args.weight = laid_out ? in.weight_shape("weight") : in.weight("weight");
   const ConvShape& shape = args.shape = in.conv_shape(args.weight);
-  args.x = in.input<float>("x", image_elements(shape, shape.channels, shape.image));
-  const int64_t positions = image_elements(shape, shape.filters, shape.out);
   args.bias = in.optional_input<float>("bias", shape.filters);
-  args.residual = in.optional_input<float>("residual", positions);
+  args.residual = in.optional_input<float>("residual", image_elements(shape, shape.filters, shape.out));
   args.residual_first = in.flag("residualFirst");
   args.activation = in.activation("activation");
   args.compute = in.plain_compute("compute", args.weight);
-  args.y = in.output<float>("y", positions);
   args.winograd = winograd_filters(in, shape);
   args.channels_last = channels_last_filters(in, args);
+  read_images(in, args);
   const bool takes = args.compute == Compute::kF32 && takes_compact(shape, args.residual);
   args.x_compact = is_compact(in, "xCompact", takes, shape.image);
   args.y_compact = is_compact(in, "yCompact", takes, shape.out);

@@ -141,32 +141,42 @@ void launch_pass(const Pass& pass, Compute compute, const ConvPassArgs& args) {
   }
 }
 
-// `weight` is ConvArgs::channels_last.
-void launch_channels_last(Compute compute, const uint16_t* weight, const Pass& pass,
-                          const ConvPassArgs& args) {
-  if (pass.lines == 0 || pass.cols == 0) return;
+// x with its channels last.
+void pack_image(const char* number, const ConvPassArgs& args, uint16_t* out) {
   const auto narrow = [](int64_t size) { return static_cast<int32_t>(size); };
   const ConvShape& shape = args.shape;
   const int64_t channels = channels_last_channels(shape), pixels = numel(shape.image);
-  check_size("padded channels", shape.groups * channels);
-  const Scratch image(shape.batch * pixels * shape.groups * channels * sizeof(uint16_t));
   const ConvImageArgs pack{args.x,
                            narrow(shape.groups),
                            narrow(shape.channels / shape.groups),
                            narrow(channels),
                            narrow(shape.batch * pixels),
                            FastDivisor(pixels > 1 ? pixels : 1),
-                           image.as<uint16_t>()};
-  const char* number = compute == Compute::kF16 ? "f16" : "bf16";
+                           out};
   launch("conv_channels_last", message("conv_image_", number),
          Grid{ceil_div(pack.count, conv_image_block::kPixels) * shape.groups *
               ceil_div(channels, conv_image_block::kChannels)},
          Threads{conv_image_block::kThreads}, 0, pack);
+}
+
+void launch_channels_last(const ConvArgs& conv, const Pass& pass, const ConvPassArgs& args) {
+  if (pass.lines == 0 || pass.cols == 0) return;
+  const ConvShape& shape = args.shape;
+  const int64_t channels = channels_last_channels(shape);
+  check_size("padded channels", shape.groups * channels);
+  const char* number = conv.compute == Compute::kF16 ? "f16" : "bf16";
+  std::optional<Scratch> packed;
+  const uint16_t* image = conv.x_last;
+  if (!image) {
+    packed.emplace(shape.batch * numel(shape.image) * shape.groups * channels * sizeof(uint16_t));
+    pack_image(number, args, packed->as<uint16_t>());
+    image = packed->as<uint16_t>();
+  }
   const bool large = takes_large_tiles(pass, shape.groups);
   const int tile = large ? kLargeTile : kSmallTile;
   launch("conv_channels_last", message("conv_channels_last_", number, large ? "_128" : "_64"),
          Grid{tiles_of(pass, shape.groups, tile)}, Threads{conv_mma_block::threads(tile)}, 0,
-         ConvChannelsLastArgs{args, narrow(channels), image.as<uint16_t>(), weight});
+         ConvChannelsLastArgs{args, static_cast<int32_t>(channels), image, conv.channels_last, conv.y_last});
 }
 
 void add_spans(const float* parts, int64_t spans, int64_t count, bool add, float* out) {
@@ -267,8 +277,7 @@ void conv(const ConvArgs& args) {
   pass.out = args.y;
   const Pass forward{"", false, shape.filters / shape.groups, shape.batch * numel(shape.out),
                      args.weight.cols};
-  if (args.channels_last && shape.channels > 0)
-    return launch_channels_last(args.compute, args.channels_last, forward, pass);
+  if (args.channels_last && shape.channels > 0) return launch_channels_last(args, forward, pass);
   launch_pass(forward, args.compute, pass);
 }
 

@@ -1,7 +1,7 @@
 // main.js: compiles every kernel and prints what its machine code tells: npm run gpu:static [-- names] [--write]. With --write
 // the figures of those that are printed become their budgets; without it a kernel that is worse than its budget ends the run with
 // code 1. --fatbins=folder reads kernels that are compiled already, for the targets that they are compiled for. Instead, --plans
-// prints what plans of decoders move, and --memory what accesses to memory take of kernels that run on the host.
+// prints what plans of decoders and chains of convolutions move, and --memory what accesses to memory take of kernels that run on the host.
 import { parseCommandLine } from '../command-line.js'
 import { budgetsOf, readBudgets, worse, writeBudgets } from './budgets.js'
 import { compileKernels, nvccRelease } from './compile.js'
@@ -20,7 +20,8 @@ const { values, positionals } = parseCommandLine({
 })
 if (values.plans) {
   const { prefillTable, trafficTable } = await import('./plans.js')
-  console.log(`${await trafficTable()}\n\n${await prefillTable()}`)
+  const { imageTable } = await import('./images.js')
+  console.log(`${await trafficTable()}\n\n${await prefillTable()}\n\n${await imageTable()}`)
   process.exit()
 }
 const chosen = (/** @type {string} */ name) => positionals.every(part => name.includes(part))

@@ -12,8 +12,8 @@ if (noCudaCalls) {
 const fakeDriver = new FakeDriver(['cuda'])
 t.teardown(() => fakeDriver.dispose())
 
-/** What two runs of a convolution of 3 x 3 to 64 filters launch: one by one, then captured. */
-async function launched(channels: number): Promise<string[]> {
+/** What two runs of convolutions of 3 x 3 to 64 filters launch, the second to as many as it reads: one by one, then captured. */
+async function launched(channels: number, isChain = false): Promise<string[]> {
   const script = `
     import { Model, Tensor } from 'dgx-spark'
     import { ints } from '#lib/graph/attributes.js'
@@ -21,10 +21,12 @@ async function launched(channels: number): Promise<string[]> {
     import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
     const channels = ${channels}
     const weight = Constant.from('f32', [64, channels, 3, 3], new Float32Array(64 * channels * 9))
+    const next = Constant.from('f32', [64, 64, 3, 3], new Float32Array(64 * 64 * 9))
+    const conv = (x, w, y) => makeNode('Conv', [x, w], [y], { attributes: { pads: ints([1, 1, 1, 1]) } })
     const graph = makeGraph({
       inputs: [{ name: 'x', type: tensorType('f32', [1, channels, 8, 8]) }], outputs: [{ name: 'y' }],
-      nodes: [makeNode('Conv', ['x', 'w'], ['y'], { attributes: { pads: ints([1, 1, 1, 1]) } })],
-      initializers: new Map([['w', weight]]),
+      nodes: [conv('x', 'w', ${isChain} ? 'h' : 'y'), ...(${isChain} ? [conv('h', 'w2', 'y')] : [])],
+      initializers: new Map([['w', weight], ...(${isChain} ? [['w2', next]] : [])]),
     })
     const model = await Model.fromGraph(graph, { backend: 'cuda', precision: 'bf16' })
     for (let run = 0; run < 2; ++run) await model.run({ x: Tensor.ones([1, channels, 8, 8]) })
@@ -42,6 +44,11 @@ t.test('many channels', async t => {
   const kernels = await launched(20)
   t.strictSame(kernels.filter(isConv), [...run, ...run])
   t.equal(kernels.filter(name => name.startsWith('copy_strided')).length, 2, 'zeros and the weight, once')
+})
+
+t.test('a chain packs its first image alone', async t => {
+  const run = ['conv_image_bf16', 'conv_channels_last_bf16_64', 'conv_channels_last_bf16_64']
+  t.strictSame((await launched(20, true)).filter(isConv), [...run, ...run])
 })
 
 t.test('few channels', async t => {

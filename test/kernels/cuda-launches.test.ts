@@ -292,7 +292,10 @@ t.test('operations of networks', async t => {
   t.same(await launches(`${last} y: ${y}, yDtype: 'bf16' })`), alone, 'nothing is packed')
   t.same(await launches(`${last} y: f32(2 * 72 * 72), yChannelsLast: ${y} })`), alone)
   await t.rejects(launches(`${last} xDtype: 'f16' })`), /xDtype is for channelsLast in the same numbers/)
-  await t.rejects(launches(`${last} y: ${y}, yDtype: 'f16' })`), /yDtype is for channelsLast in the same numbers/)
+  await t.rejects(
+    launches(`${last} y: ${y}, yDtype: 'f16' })`),
+    /yDtype is for channelsLast in the same numbers/,
+  )
   const halves = "x: new Uint16Array(2 * 70 * 72), xDtype: 'bf16' })"
   const ragged = laidOut('bf16').replace(/ }\)$/, `, ${halves}`)
   await t.rejects(launches(ragged), /with groups of 8 · n channels/)

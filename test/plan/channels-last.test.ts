@@ -91,6 +91,29 @@ t.test('a weight is laid out once in each type for each number of taps', async t
   t.equal(laidOut(conv(weight, { weight: half })).setup.length, 2, 'bf16 is not rounded')
 })
 
+t.test(
+  'a convolution reads an image that another one writes in 16 bits, however few its products are',
+  async t => {
+    const point = { kernel: [1, 1], padsBegin: [0, 0] }
+    const weight = { format: 'f32' as const, rows: 16, cols: rows, data: constant(16 * rows).read() }
+    const second = (from: Conv, changes: Partial<Conv['args']> = {}): Conv =>
+      conv(constant(), { ...point, weight, x: from.args.y.buffer.read(), ...changes })
+    const first = conv(constant())
+    t.strictSame(isLaidOut(first, second(first)), [true, true])
+    t.strictSame(isLaidOut(second(first), first), [false, true], 'of which it is not the first')
+    t.strictSame(isLaidOut(first, second(first, { compute: 'f16' })), [true, false], 'another type')
+    t.strictSame(
+      isLaidOut(first, second(first, { x: first.args.y.buffer.read(35) })),
+      [true, false],
+      'a part',
+    )
+    const odd = { format: 'f32' as const, rows: 68, cols, data: constant(68 * cols).read() }
+    const ragged = conv(constant(), { weight: odd, y: new Buffer('f32', 2 * 68 * 35, 'arena').write() })
+    const next = { ...weight, cols: 68, data: constant(16 * 68).read() }
+    t.strictSame(isLaidOut(ragged, second(ragged, { weight: next })), [true, false], 'padded channels')
+  },
+)
+
 t.test('what keeps its layout', async t => {
   t.strictSame(isLaidOut(conv(constant(), { compute: 'f32' })), [false], 'f32')
   t.strictSame(isLaidOut(conv(constant(), { compute: undefined })), [false], 'no compute')

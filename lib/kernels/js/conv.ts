@@ -4,8 +4,8 @@ import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
 import { fewPositions, takesCompact } from '../compact.js'
 import { channelUnit } from '../conv-args.js'
-import type { ActivationDType, Activations } from '../linear-args.js'
 import type { ConvArgs, ConvShape, KernelArgs, Weight, WindowShape } from '../kernels.js'
+import type { ActivationDType, Activations } from '../linear-args.js'
 import { activations } from './activations.js'
 import { channelsLastCopy } from './channels-last.js'
 import { expectActivationDType, expectFloatCompute } from './compute.js'
@@ -129,8 +129,7 @@ export function* conv(args: KernelArgs['conv']): Paced<void> {
   }
   const isCompact = to.isLast && yDtype === 'f32'
   const x = planesOf(args.x, batch, from)
-  const residual =
-    args.residual && planesOf(args.residual, batch, { ...to, dtype: 'f32', isLast: isCompact })
+  const residual = args.residual && planesOf(args.residual, batch, { ...to, dtype: 'f32', isLast: isCompact })
   const y = yDtype === 'f32' && !isCompact ? (args.y as Float32Array) : new Float32Array(args.y.length)
   yield* convPlanes({ ...args, x, residual, y })
   if (y !== args.y) writeImages(y, args.y, batch, to)

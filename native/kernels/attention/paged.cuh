@@ -14,10 +14,11 @@ constexpr int64_t kPadding = -1, kBroken = -2;
 // The token of the caches at a position of sequence b; kBroken where the table does not say.
 __device__ int64_t token_at(const PagedAttentionArgs& args, int64_t b, int64_t position) {
   const PagedAttentionShape& shape = args.shape;
-  if (position < 0 || position / shape.block_size >= shape.table) return kBroken;
-  const int64_t block = args.block[b * shape.table + position / shape.block_size];
+  if (position < 0 || position >= shape.table * shape.block_size) return kBroken;
+  const auto at = static_cast<unsigned>(position), size = static_cast<unsigned>(shape.block_size);
+  const int64_t block = args.block[b * shape.table + at / size];
   if (block < 0 || block >= shape.blocks) return kBroken;
-  return block * shape.block_size + position % shape.block_size;
+  return block * shape.block_size + at % size;
 }
 
 // Where row n belongs, and the token that it writes, or kPadding or kBroken.
@@ -48,20 +49,26 @@ struct PagedTile {
   const PagedTiles& tiles;
   int64_t kv_head, first_head, first_token;
 
-  __device__ PagedTile(const PagedAttentionArgs& args, const PagedTiles& tiles, int64_t tile)
-      : args(args),
-        tiles(tiles),
-        kv_head(tile / tiles.of_group % args.shape.kv_heads),
-        first_head(tile % tiles.of_group * tiles.heads),
-        first_token(tile / tiles.of_group / args.shape.kv_heads * tiles.tokens) {}
+  __device__ PagedTile(const PagedAttentionArgs& args, const PagedTiles& tiles, unsigned tile)
+      : args(args), tiles(tiles) {
+    const auto of_group = static_cast<unsigned>(tiles.of_group);
+    const auto kv_heads = static_cast<unsigned>(args.shape.kv_heads);
+    kv_head = tile / of_group % kv_heads;
+    first_head = tile % of_group * tiles.heads;
+    first_token = tile / of_group / kv_heads * tiles.tokens;
+  }
 
-  __device__ int64_t token_of(int row) const { return first_token + row / tiles.heads; }
+  __device__ int64_t token_of(int row) const { return first_token + row / heads(); }
   // The head of the queries of a row; negative where there is no such row.
   __device__ int64_t head_of(int row) const {
-    const int64_t group = args.shape.heads / args.shape.kv_heads, head = first_head + row % tiles.heads;
+    const int group = static_cast<int>(args.shape.heads) / static_cast<int>(args.shape.kv_heads);
+    const int64_t head = first_head + row % heads();
     const bool inside = row < tiles.tokens * tiles.heads && token_of(row) < args.shape.tokens && head < group;
     return inside ? kv_head * group + head : -1;
   }
+
+ private:
+  __device__ int heads() const { return static_cast<int>(tiles.heads); }
 };
 
 // The numbers of codes with a scale.
@@ -75,11 +82,11 @@ template <typename Format>
 struct CachedHead {
   using Code = typename Format::Code;
   const Code* data;
-  int64_t depth;
+  int depth;
   float scale;
 
   // `row` counts the heads of all tokens; negative where there is none.
-  __device__ CachedHead(const void* cache, const float* scales, int64_t depth, int64_t row)
+  __device__ CachedHead(const void* cache, const float* scales, int depth, int64_t row)
       : data(nullptr), depth(depth), scale(1) {
     if (row < 0) return;
     data = static_cast<const Code*>(cache) + row * depth;
@@ -90,7 +97,7 @@ struct CachedHead {
 
   // visit(d, element first + d) for d < kCount inside of the head, from loads of 16 bytes.
   template <int kCount, typename Visit>
-  __device__ void each(int64_t first, const Visit& visit) const {
+  __device__ void each(int first, const Visit& visit) const {
     constexpr int kCodes = 16 / sizeof(Code);
     static_assert(kCount % kCodes == 0);
     for (int d = 0; d < kCount && first + d < depth; d += kCodes) {

@@ -89,9 +89,9 @@ struct TileRow {
 };
 
 // All that the threads of a block share.
-struct Shared {
+struct alignas(16) Shared {
   float scores[kRows][kChunk];
-  float queries[kRows][kPiece];
+  float queries[kPiece][kRows + 4];  // those of one element side by side: 16 bytes of them are read at once
   int64_t heads[kChunk];  // rows of the caches, of the positions of a chunk; negative where there is none
   TileRow rows[kRows];
   RowSum sums[kRows], chunk[kRows];
@@ -104,9 +104,9 @@ struct Tile {
   const float* queries;
   float* parts;
   Shared& shared;
-  int64_t kv_head;
+  int kv_head;
 
-  __device__ void run(int64_t tile, int64_t own_chunk) {
+  __device__ void run(unsigned tile, int own_chunk) {
     find_rows(tile);
     const int own = threadIdx.x / kRows;
     if (tiles.chunks > 0) {
@@ -115,15 +115,15 @@ struct Tile {
     if (threadIdx.x < kRows) shared.sums[threadIdx.x] = nothing();
     __syncthreads();
     for (int first = 0, last; first < kRows; first = last) {
-      const int64_t sequence = shared.rows[first].at.sequence;
+      const auto sequence = static_cast<int>(shared.rows[first].at.sequence);
       for (last = first + 1; last < kRows && shared.rows[last].at.sequence == sequence;) ++last;
       if (sequence < 0) continue;
-      const int64_t begin = first_seen(args, shared.rows[first].at.position) / kChunk;
-      const int64_t end = shared.rows[last - 1].at.position / kChunk + 1;
+      const int begin = static_cast<int>(first_seen(args, shared.rows[first].at.position)) / kChunk;
+      const int end = static_cast<int>(shared.rows[last - 1].at.position) / kChunk + 1;
       const bool one = tiles.chunks > 0;
       if (one && (own_chunk < begin || own_chunk >= end)) continue;
-      for (int64_t chunk = one ? own_chunk : begin; chunk < (one ? own_chunk + 1 : end); ++chunk) {
-        add_chunk(sequence, chunk, first, last);
+      for (int chunk = one ? own_chunk : begin; chunk < (one ? own_chunk + 1 : end); ++chunk) {
+        add_chunk(chunk, first, last);
       }
     }
     if (tiles.chunks > 0 || !in_call(own)) return;
@@ -143,14 +143,14 @@ struct Tile {
   __device__ const float* query_of(int own) const {
     return queries + (shared.rows[own].n * args.shape.heads + shared.rows[own].head) * args.shape.depth;
   }
-  __device__ float* part_of(int own, int64_t chunk) const {
+  __device__ float* part_of(int own, int chunk) const {
     const int64_t row = shared.rows[own].n * args.shape.heads + shared.rows[own].head;
     return parts + (row * tiles.chunks + chunk) * (args.shape.depth + kPagedPartHead);
   }
 
-  __device__ void find_rows(int64_t tile) {
+  __device__ void find_rows(unsigned tile) {
     const PagedTile place(args, tiles, tile);
-    kv_head = place.kv_head;
+    kv_head = static_cast<int>(place.kv_head);
     if (threadIdx.x < kRows) {
       TileRow& row = shared.rows[threadIdx.x];
       row = {place.token_of(threadIdx.x), place.head_of(threadIdx.x), {kPadding, 0, kPadding}};
@@ -163,17 +163,18 @@ struct Tile {
   }
 
   // Whether row `own` of rows [first, last) sees a position.
-  __device__ bool sees(int own, int64_t position, int first, int last) const {
+  __device__ bool sees(int own, int position, int first, int last) const {
     if (own < first || own >= last) return false;
-    const int64_t latest = shared.rows[own].at.position;
-    return position <= latest && position >= first_seen(args, latest);
+    const auto latest = static_cast<int>(shared.rows[own].at.position);
+    return position <= latest && (args.window <= 0 || latest - position < args.window);
   }
 
   // Adds a chunk to the sums of rows [first, last), which are those of a sequence.
-  __device__ void add_chunk(int64_t sequence, int64_t chunk, int first, int last) {
-    const int64_t start = chunk * kChunk;
-    const int64_t begin = first_seen(args, shared.rows[first].at.position) - start;
-    const int64_t end = shared.rows[last - 1].at.position + 1 - start;
+  __device__ void add_chunk(int chunk, int first, int last) {
+    const int64_t sequence = shared.rows[first].at.sequence;
+    const int start = chunk * kChunk;
+    const int begin = static_cast<int>(first_seen(args, shared.rows[first].at.position)) - start;
+    const int end = static_cast<int>(shared.rows[last - 1].at.position) + 1 - start;
     const int j = threadIdx.x;
     const int64_t token = j >= begin && j < end ? token_at(args, sequence, start + j) : kBroken;
     shared.heads[j] = token < 0 ? kBroken : token * args.shape.kv_heads + kv_head;
@@ -201,23 +202,22 @@ struct Tile {
 
   // Scores of up to kCount rows, a position for each thread, which sums over the elements in order.
   template <int kCount>
-  __device__ void score(int64_t start, int first, int last) {
-    const int64_t depth = args.shape.depth;
-    const int j = threadIdx.x;
+  __device__ void score(int start, int first, int last) {
+    const int depth = static_cast<int>(args.shape.depth), j = threadIdx.x;
     const CachedHead<Format> key(args.key_cache, args.key_scales, depth, shared.heads[j]);
     float dots[kCount] = {};
-    for (int64_t from = 0; from < depth; from += kPiece) {
+    for (int from = 0; from < depth; from += kPiece) {
       __syncthreads();  // the last piece has been used
       for (int i = threadIdx.x; i < kCount * kPiece; i += kThreads) {
         const int own = first + i / kPiece;
-        const int64_t d = from + i % kPiece;
-        shared.queries[i / kPiece][i % kPiece] = own < last && d < depth ? query_of(own)[d] : 0.0f;
+        const int d = from + i % kPiece;
+        shared.queries[i % kPiece][i / kPiece] = own < last && d < depth ? query_of(own)[d] : 0.0f;
       }
       __syncthreads();
       if (!key) continue;
       key.template each<kPiece>(from, [&](int d, float element) {
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) dots[i] = fmaf(shared.queries[i][d], element, dots[i]);
+        for (int i = 0; i < kCount; ++i) dots[i] = fmaf(shared.queries[d][i], element, dots[i]);
       });
     }
 #pragma unroll
@@ -232,7 +232,7 @@ struct Tile {
   }
 
   // Scores become weights in units of the row's e^largest.
-  __device__ void weigh(int64_t start, int first, int last) {
+  __device__ void weigh(int start, int first, int last) {
     constexpr int kWarps = kThreads / kWarp;
     const int lane = threadIdx.x % kWarp;
     for (int own = threadIdx.x / kWarp; own < kRows; own += kWarps) {
@@ -258,22 +258,23 @@ struct Tile {
   }
 
   // The thread's elements of rows [first, last): the same ones for each chunk.
-  __device__ void add_values(int64_t chunk, int64_t start, int first, int last) {
+  __device__ void add_values(int chunk, int start, int first, int last) {
     const int depth = static_cast<int>(args.shape.depth);
     for (int at = threadIdx.x; at < (last - first) * depth; at += kThreads)
       add_value(chunk, start, first + at / depth, at % depth);
   }
 
-  __device__ void add_value(int64_t chunk, int64_t start, int own, int e) {
+  __device__ void add_value(int chunk, int start, int own, int e) {
     const RowSum& more = shared.chunk[own];
     if (more.total == 0) return;
+    const int depth = static_cast<int>(args.shape.depth);
     const int64_t latest = shared.rows[own].at.position;
     const int begin = static_cast<int>(max(first_seen(args, latest) - start, int64_t{0}));
     const int end = static_cast<int>(min(latest + 1 - start, int64_t{kChunk}));
     float sum = 0;
 #pragma unroll 8
     for (int j = begin; j < end; ++j) {
-      const CachedHead<Format> value(args.value_cache, args.value_scales, args.shape.depth, shared.heads[j]);
+      const CachedHead<Format> value(args.value_cache, args.value_scales, depth, shared.heads[j]);
       sum = fmaf(shared.scores[own][j], value ? value[e] : 0.0f, sum);
     }
     const Factors factors(shared.sums[own], more);
@@ -294,8 +295,9 @@ template <typename Format>
 __device__ void attend(const PagedAttentionArgs& args, const PagedTiles& tiles, const float* queries,
                        float* parts) {
   __shared__ Shared shared;
-  const int64_t chunks = max(tiles.chunks, int64_t{1});
-  Tile<Format>{args, tiles, queries, parts, shared, 0}.run(blockIdx.x / chunks, blockIdx.x % chunks);
+  const auto chunks = static_cast<unsigned>(max(tiles.chunks, int64_t{1}));
+  Tile<Format>{args, tiles, queries, parts, shared, 0}.run(blockIdx.x / chunks,
+                                                           static_cast<int>(blockIdx.x % chunks));
 }
 
 }  // namespace
@@ -339,13 +341,13 @@ extern "C" __global__ void paged_merge_f32(spark::PagedAttentionArgs args, const
   }
 }
 
-#define SPARK_PAGED(name, Format)                                                                        \
-  extern "C" __global__ void paged_prepare_##name(spark::PagedAttentionArgs args, float* queries) {      \
-    spark::prepare<Format>(args, queries);                                                               \
-  }                                                                                                      \
-  extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads) paged_attention_##name( \
-      spark::PagedAttentionArgs args, spark::PagedTiles tiles, const float* queries, float* parts) {     \
-    spark::attend<Format>(args, tiles, queries, parts);                                                  \
+#define SPARK_PAGED(name, Format)                                                                           \
+  extern "C" __global__ void paged_prepare_##name(spark::PagedAttentionArgs args, float* queries) {         \
+    spark::prepare<Format>(args, queries);                                                                  \
+  }                                                                                                         \
+  extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads, 2) paged_attention_##name( \
+      spark::PagedAttentionArgs args, spark::PagedTiles tiles, const float* queries, float* parts) {        \
+    spark::attend<Format>(args, tiles, queries, parts);                                                     \
   }
 SPARK_PAGED(f32, spark::F32)
 SPARK_PAGED(f16, spark::F16)

@@ -161,7 +161,8 @@ struct TransposedPass : Group {
       const int32_t distance = across.at[i] + along.at[i];
       const FastDivisor& stride = args.stride.size[i];
       q[i] = stride(distance);
-      inside &= distance >= 0 && q[i] < args.shape.out[i] && q[i] * stride.divisor() == distance;
+      inside &= distance >= 0 && q[i] < static_cast<int32_t>(args.shape.out[i]) &&
+                q[i] * stride.divisor() == distance;
     }
     return inside ? across.gradient[along.offset + offset_of(q, args.shape.out)] : 0.0f;
   }

@@ -53,10 +53,10 @@ __device__ void start_copies(Activations<kRows>& to, const ProductMmaArgs& args,
 // The codes of a step of 32 along K that this lane multiplies, of its rows `upper` and `upper` + 8 of the
 // weight.
 template <typename Codes>
-__device__ void load_codes(Codes (&codes)[2], const Weight& w, int64_t upper, int step) {
-  const int64_t k = int64_t{step} * 32 + threadIdx.x % 4 * 8;
-  codes[0].load(w, min(upper, w.rows - 1), k);
-  codes[1].load(w, min(upper + 8, w.rows - 1), k);
+__device__ void load_codes(Codes (&codes)[2], const Weight& w, int upper, int step) {
+  const int k = step * 32 + threadIdx.x % 4 * 8, last = static_cast<int>(w.rows) - 1;
+  codes[0].load(w, min(upper, last), k);
+  codes[1].load(w, min(upper + 8, last), k);
 }
 
 // sums += w · aᵀ over a step of 32 along K.
@@ -81,7 +81,7 @@ template <typename Codes, typename Number, int kRows>
 __device__ void add_spans(Shared<kRows>& shared, const ProductMmaArgs& args, int64_t row, int64_t col,
                           int first, int end, Sums<kRows>& sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, half = warp / kColGroups;
-  const int64_t upper = col + warp % kColGroups * kWarpCols + lane / 4;
+  const int upper = static_cast<int>(col) + warp % kColGroups * kWarpCols + lane / 4;
   const auto start = [&](int span) {
     if (span < end) start_copies<kRows>(shared.stages[span % kStages], args, row, span);
     copy_commit();

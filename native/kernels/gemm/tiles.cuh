@@ -64,30 +64,31 @@ struct WeightLines {
            reinterpret_cast<uintptr_t>(weight.data) % 16 == 0;
   }
   // Row and column of run `at` of a tile, and its offset there.
-  __device__ int64_t row(int at, int64_t line, int64_t k) const {
-    return kRows ? line + at / 4 : k + at / (kTile / 8);
-  }
-  __device__ int64_t col(int at, int64_t line, int64_t k) const {
+  __device__ int row(int at, int line, int k) const { return kRows ? line + at / 4 : k + at / (kTile / 8); }
+  __device__ int col(int at, int line, int k) const {
     return kRows ? k + at % 4 * 8 : line + at % (kTile / 8) * 8;
   }
   __device__ static int offset(int at) {
     return kRows ? row_offset(at / 4, at % 4) : column_offset<kTile>(at / (kTile / 8), at % (kTile / 8));
   }
-  __device__ bool inside(int64_t row, int64_t col) const { return row < weight.rows && col < weight.cols; }
 
   __device__ void start(Tile<kTile>& tile, int64_t line, int64_t k) const {
+    const auto* data = static_cast<const uint16_t*>(weight.data);
     for (int i = 0; i < kLoads; ++i) {
       const int at = threadIdx.x + i * kThreads<kTile>;
-      const int64_t r = row(at, line, k), c = col(at, line, k);
-      const auto* data = static_cast<const uint16_t*>(weight.data);
-      copy_async(tile + offset(at), inside(r, c) ? data + r * weight.cols + c : data, inside(r, c));
+      const int r = row(at, static_cast<int>(line), static_cast<int>(k));
+      const int c = col(at, static_cast<int>(line), static_cast<int>(k));
+      const bool inside = r < weight.rows && c < weight.cols;
+      copy_async(tile + offset(at), inside ? data + r * weight.cols + c : data, inside);
     }
   }
   __device__ void fetch(Registers& registers, int64_t line, int64_t k) const {
+    const int rows = static_cast<int>(weight.rows), cols = static_cast<int>(weight.cols);
     for (int i = 0; i < kLoads; ++i) {
       const int at = threadIdx.x + i * kThreads<kTile>;
-      const int64_t r = row(at, line, k), c = col(at, line, k);
-      registers[i].load(weight, min(r, weight.rows - 1), r < weight.rows ? c : weight.cols);
+      const int r = row(at, static_cast<int>(line), static_cast<int>(k));
+      const int c = col(at, static_cast<int>(line), static_cast<int>(k));
+      registers[i].load(weight, min(r, rows - 1), r < rows ? c : cols);
     }
   }
   __device__ void store(Tile<kTile>& tile, const Registers& registers) const {

@@ -30,11 +30,22 @@ __device__ Candidate<V> earlier(const TopKArgs& args, const Candidate<V>& a, con
   return b.index < 0 || (a.index >= 0 && comes_before(args, a, b)) ? a : b;
 }
 
+// Elements [outer, :, column] of x.
+struct Row {
+  int64_t outer, column;
+};
+
+// Row `index` of fewer than 2^31. A 64-bit division is a call, around which registers are spilled.
+__device__ Row row_of_block(const TopKArgs& args, unsigned index) {
+  const auto inner = static_cast<unsigned>(min(args.inner, int64_t{1} << 31));
+  return {index / inner, index % inner};
+}
+
 // The first of the elements begin, begin + step, … of a row that comes after `last`, if that is one.
 template <typename V>
-__device__ Candidate<V> following(const TopKArgs& args, int64_t row, const Candidate<V>& last, int64_t begin,
-                                  int64_t step) {
-  const int64_t start = row / args.inner * args.size * args.inner + row % args.inner;
+__device__ Candidate<V> following(const TopKArgs& args, const Row& row, const Candidate<V>& last,
+                                  int64_t begin, int64_t step) {
+  const int64_t start = row.outer * args.size * args.inner + row.column;
   Candidate<V> first{V{0}, -1};
   for (int64_t i = begin; i < args.size; i += step) {
     const Candidate<V> candidate{load_element<V>(args.dtype, args.x, start + i * args.inner), i};
@@ -45,24 +56,25 @@ __device__ Candidate<V> following(const TopKArgs& args, int64_t row, const Candi
 
 // What an earlier launch gave last.
 template <typename V>
-__device__ Candidate<V> given(const TopKArgs& args, int64_t row, int64_t begin) {
+__device__ Candidate<V> given(const TopKArgs& args, const Row& row, int64_t begin) {
   if (begin == 0) return {V{0}, -1};
-  const int64_t outer = row / args.inner, column = row % args.inner;
-  const int64_t index = args.indices[(outer * args.k + begin - 1) * args.inner + column];
-  return {load_element<V>(args.dtype, args.x, (outer * args.size + index) * args.inner + column), index};
+  const int64_t index = args.indices[(row.outer * args.k + begin - 1) * args.inner + row.column];
+  const int64_t at = (row.outer * args.size + index) * args.inner + row.column;
+  return {load_element<V>(args.dtype, args.x, at), index};
 }
 
 template <typename V>
-__device__ void give(const TopKArgs& args, int64_t row, int64_t n, const Candidate<V>& candidate) {
-  const int64_t at = (row / args.inner * args.k + n) * args.inner + row % args.inner;
+__device__ void give(const TopKArgs& args, const Row& row, int64_t n, const Candidate<V>& candidate) {
+  const int64_t at = (row.outer * args.k + n) * args.inner + row.column;
   args.indices[at] = candidate.index;
   if (args.values) store_element(args.dtype, candidate.value, args.values, at);
 }
 
 template <typename V>
 __device__ void top_k_each(const TopKArgs& args, int64_t begin, int64_t end) {
-  const int64_t row = thread_index();
-  if (row >= args.outer * args.inner) return;
+  const int64_t index = thread_index();
+  if (index >= args.outer * args.inner) return;
+  const Row row{index / args.inner, index % args.inner};
   Candidate<V> last = given<V>(args, row, begin);
   for (int64_t n = begin; n < end; ++n) {
     last = following(args, row, last, 0, 1);
@@ -87,10 +99,11 @@ __device__ Candidate<V> earliest(const TopKArgs& args, const Candidate<V>& own) 
 
 template <typename V>
 __device__ void top_k(const TopKArgs& args, int64_t begin, int64_t end) {
-  Candidate<V> last = given<V>(args, blockIdx.x, begin);
+  const Row row = row_of_block(args, blockIdx.x);
+  Candidate<V> last = given<V>(args, row, begin);
   for (int64_t n = begin; n < end; ++n) {
-    last = earliest(args, following(args, blockIdx.x, last, threadIdx.x, kThreads));
-    if (threadIdx.x == 0) give(args, blockIdx.x, n, last);
+    last = earliest(args, following(args, row, last, threadIdx.x, kThreads));
+    if (threadIdx.x == 0) give(args, row, n, last);
   }
 }
 

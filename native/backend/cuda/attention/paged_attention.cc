@@ -4,6 +4,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/launch.h"
+#include "backend/cuda/runtime/limits.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "kernels/attention/blocks.h"
@@ -63,6 +64,7 @@ void launch_mma(const PagedAttentionArgs& args, const float* queries) {
 void paged_attention(const PagedAttentionArgs& args) {
   const PagedAttentionShape& shape = args.shape;
   if (shape.tokens == 0 || shape.heads == 0) return;
+  check_size("attention", "positions of a sequence", shape.table * shape.block_size);
   const char* type = dtype_name(args.cache_dtype);
   const int64_t rows = shape.tokens * shape.heads;
   const Scratch queries(rows * shape.depth * sizeof(float));

@@ -6,6 +6,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/launch.h"
+#include "backend/cuda/runtime/limits.h"
 #include "core/error.h"
 #include "kernels/conv/blocks.h"
 #include "kernels/conv/conv_args.h"
@@ -23,33 +24,27 @@ constexpr int64_t kDirectLines = 3;        // up to so many lines of a group hav
 constexpr int64_t kBlocksOfProcessor = 2;  // of tiles of 128, at the same time
 constexpr int64_t kPartsOfProcessor = 8;   // chunks of a gradient that are summed apart at the same time
 constexpr int64_t kSpanTiles = 512, kShortestSpan = 512;  // of a gradient on tensor cores
-constexpr int64_t kEndOfSizes = int64_t{1} << 30;
 
 int64_t numel(const int64_t (&sizes)[3]) { return sizes[0] * sizes[1] * sizes[2]; }
 
-void check_size(const char* what, int64_t size) {
-  if (size > -kEndOfSizes && size < kEndOfSizes) return;
-  throw Error("ERR_SHAPE", message("a convolution on the cuda backend takes sizes below ", kEndOfSizes, "; ",
-                                   what, " come to ", size, ". Use the cpu backend"));
-}
-
 // Kernels count with 32 bits within an image, and along the positions of all images.
 void check_sizes(const ConvShape& shape) {
+  const auto check = [](const char* what, int64_t size) { check_size("a convolution", what, size); };
   for (int i = 0; i < 3; ++i) {
-    check_size("strides", shape.stride[i]);
-    check_size("dilations", shape.dilation[i]);
-    check_size("pads", shape.pad[i]);
-    check_size("sizes of the image with pads", shape.image[i] + shape.pad[i]);
-    check_size("sizes of the output by strides", shape.out[i] * shape.stride[i] - shape.pad[i]);
-    check_size("sizes of the kernel by dilations", shape.kernel[i] * shape.dilation[i]);
+    check("strides", shape.stride[i]);
+    check("dilations", shape.dilation[i]);
+    check("pads", shape.pad[i]);
+    check("sizes of the image with pads", shape.image[i] + shape.pad[i]);
+    check("sizes of the output by strides", shape.out[i] * shape.stride[i] - shape.pad[i]);
+    check("sizes of the kernel by dilations", shape.kernel[i] * shape.dilation[i]);
   }
   const int64_t channels = shape.channels / shape.groups, filters = shape.filters / shape.groups;
   const int64_t most = channels > filters ? channels : filters;
-  check_size("channels and taps", most * numel(shape.kernel));
-  check_size("elements of an image", channels * numel(shape.image));
-  check_size("elements of an output image", filters * numel(shape.out));
-  check_size("pixels of all images", shape.batch * numel(shape.image));
-  check_size("positions of all images", shape.batch * numel(shape.out));
+  check("channels and taps", most * numel(shape.kernel));
+  check("elements of an image", channels * numel(shape.image));
+  check("elements of an output image", filters * numel(shape.out));
+  check("pixels of all images", shape.batch * numel(shape.image));
+  check("positions of all images", shape.batch * numel(shape.out));
 }
 
 ConvPassArgs pass_of(const ConvShape& shape) {

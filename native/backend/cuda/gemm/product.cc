@@ -19,12 +19,12 @@ using linear_block::kThreads;
 using linear_block::kTile;
 constexpr int64_t kTilesOfProcessor = 2;  // fewer leave processors without work
 constexpr int64_t kFewestParts = 4;       // of a sum for which one more kernel is worth it
+constexpr size_t kMostPartBytes = size_t{32} << 20;
 
 void check_sizes(const Weight& weight) {
   check_size("a product", "rows of the weight", weight.rows);
   check_size("a product", "columns of the weight", weight.cols);
 }
-constexpr size_t kMostPartBytes = size_t{32} << 20;
 
 // Where tiles are few, chunks are summed apart and added in the order of a single sum, which changes no bit.
 void launch_product(const char* kernel, const ProductArgs& args) {

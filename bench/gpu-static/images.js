@@ -8,7 +8,7 @@ import { depthUnit } from '#lib/kernels/linear-args.js'
 import { compile } from '#lib/plan/compile.js'
 import { operandsOf } from '#lib/plan/program.js'
 
-/** @import { Graph } from '#lib/graph/graph.js' */
+/** @import { Graph, Node } from '#lib/graph/graph.js' */
 /** @import { Step } from '#lib/plan/program.js' */
 
 /**
@@ -44,8 +44,9 @@ export const chains = [
 /** @param {Chain} chain @returns {Graph} */
 export function chainGraph({ size, block, blocks, adds }) {
   const initializers = new Map()
+  /** @type {Node[]} */
   const nodes = []
-  let [x, channels, count] = ['x', block.at(-1)[0], 0]
+  let [x, channels, count] = ['x', block.at(-1)?.[0] ?? 0, 0]
   const shape = [1, channels, size, size]
   const next = (/** @type {string} */ op, /** @type {string[]} */ inputs, attributes = {}) => {
     const y = `v${count++}`

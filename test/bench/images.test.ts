@@ -8,10 +8,10 @@ t.test('a chain packs its first image, and writes f32 where its result or a sum 
   const plain = await chainTraffic({ ...sizes, adds: false, block: [[128, 3]] })
   const packed = 4 + 2
   t.strictSame(plain, { launches: 4, bytes: elements * (packed + (2 + 2) + (2 + 2) + (2 + 4)) })
-  const block = [
+  const block: [number, number][] = [
     [128, 3],
     [128, 3],
-  ] as const
+  ]
   const added = await chainTraffic({ ...sizes, adds: true, block })
   const [first, second, beside] = [2 + 2, 2 + 4 + 4, 2]
   t.strictSame(added, { launches: 7, bytes: elements * (packed + 3 * (first + second) + 2 * beside) })

@@ -9,7 +9,7 @@ import { close, identical } from '../../fixtures/close.js'
 import { type ConvCase, convCase, f32Weight, shapeOf } from '../../fixtures/conv.js'
 import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
-type Args = KernelArgs['conv']
+type Args = KernelArgs['conv'] & { x: Float32Array; y: Float32Array }
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))

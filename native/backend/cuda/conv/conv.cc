@@ -27,9 +27,10 @@ constexpr int64_t kSpanTiles = 512, kShortestSpan = 512;  // of a gradient on te
 
 int64_t numel(const int64_t (&sizes)[3]) { return sizes[0] * sizes[1] * sizes[2]; }
 
+void check(const char* what, int64_t size) { check_size("a convolution", what, size); }
+
 // Kernels count with 32 bits within an image, and along the positions of all images.
 void check_sizes(const ConvShape& shape) {
-  const auto check = [](const char* what, int64_t size) { check_size("a convolution", what, size); };
   for (int i = 0; i < 3; ++i) {
     check("strides", shape.stride[i]);
     check("dilations", shape.dilation[i]);
@@ -158,7 +159,7 @@ void launch_channels_last(const ConvArgs& conv, const Pass& pass, const ConvPass
   if (pass.lines == 0 || pass.cols == 0) return;
   const ConvShape& shape = args.shape;
   const int64_t channels = channels_last_channels(shape);
-  check_size("padded channels", shape.groups * channels);
+  check("padded channels", shape.groups * channels);
   const char* number = conv.compute == Compute::kF16 ? "f16" : "bf16";
   std::optional<Scratch> packed;
   const uint16_t* image = conv.x_last;

@@ -56,10 +56,10 @@ export function trafficOf({ steps }, context) {
   return { moved, minimum, steps: steps.length }
 }
 
-/** The plan of a GPU for tokens of one text behind `context` others. @param {Decoder} decoder @param {number} context @param {number} [tokens] */
-async function planOf(decoder, context, tokens = 1) {
+/** The plan of a GPU for tokens of one text behind `context` others. @param {Decoder} decoder @param {number} context @param {number} [tokens] @param {'f32' | 'nvfp4'} [activations] */
+async function planOf(decoder, context, tokens = 1, activations = 'f32') {
   const table = 2 ** Math.ceil(Math.log2(Math.max(16, (context + tokens) / blockSize)))
-  const graph = engineGraph(decoder, { activations: 'f32', blocks: table, blockSize, cacheType })
+  const graph = engineGraph(decoder, { activations, blocks: table, blockSize, cacheType })
   const one = Object.fromEntries(['long', 'past', 'rows'].map(name => [name, [1]]))
   const shapes = { ...one, tokens: [tokens], positions: [tokens], starts: [2], blocks: [1, table] }
   const { graph: optimized } = await optimizedGraph(graph, shapes, 'bf16')
@@ -88,21 +88,33 @@ const packedRows = ({ op, args }) =>
     ? args.x
     : undefined
 
+/** Rows in f32 that are rounded to NVFP4 in front of a product. @param {Step} step @returns {Operand | undefined} */
+const roundedRows = ({ op, args }) =>
+  op === 'linear' && args.compute === 'nvfp4' && args.xDtype === undefined ? args.x : undefined
+
 /** @param {Step} step */
 function launchesOf(step) {
   if (step.op === 'pagedAttention') return Number(step.args.tokens) > fewTokens ? 2 : 3
-  return packedRows(step) ? 2 : 1
+  return packedRows(step) || roundedRows(step) ? 2 : 1
 }
+
+/** Bytes of rows in NVFP4: codes, scales of blocks of 16, and one of a row, left out as small. @param {Operand} operand */
+const codeBytes = ({ count }) => (Number(count) * 9) / 16
 
 /** Bytes of activations that a step reads and writes, those of its packed rows included. @param {Step} step */
 function activationBytesOf(step) {
   let bytes = 0
-  for (const [, { buffer, count }] of operandsOf(step.args)) {
+  for (const [name, operand] of operandsOf(step.args)) {
+    const { buffer, count } = operand
     if (['constant', 'state'].includes(buffer.storage)) continue
-    bytes += elementBytes(buffer.dtype, Number(count))
+    const isCodes = name.endsWith('Rounded') || (name === 'x' && step.args.xDtype === 'nvfp4')
+    bytes += isCodes ? codeBytes(operand) : elementBytes(buffer.dtype, Number(count))
   }
-  const packed = packedRows(step)
-  return packed ? bytes + elementBytes('bf16', 2 * Number(packed.count)) : bytes
+  const [packed, rounded] = [packedRows(step), roundedRows(step)]
+  if (packed) bytes += elementBytes('bf16', 2 * Number(packed.count))
+  // A product reads what it has rounded; where others do so, too, the store is an operand already.
+  if (rounded) bytes += codeBytes(rounded) * (step.args.xRounded ? 1 : 2)
+  return bytes
 }
 
 /** Launches, and bytes of activations, of the steps of a program. @param {Program} program */
@@ -143,12 +155,12 @@ export const decodeTraffic = (format, sizes, contexts) =>
     return all
   })
 
-/** A line for each number of tokens of a prompt. @param {LlamaFormat} format @param {LlamaSizes} sizes @param {readonly number[]} prompts */
-export const prefillTraffic = (format, sizes, prompts) =>
+/** A line for each number of tokens of a prompt. @param {LlamaFormat} format @param {LlamaSizes} sizes @param {readonly number[]} prompts @param {'f32' | 'nvfp4'} [activations] */
+export const prefillTraffic = (format, sizes, prompts, activations = 'f32') =>
   withDecoder(format, sizes, async decoder => {
     /** @type {ReturnType<typeof prefillOf>[]} */
     const all = []
-    for (const tokens of prompts) all.push(prefillOf(await planOf(decoder, 0, tokens)))
+    for (const tokens of prompts) all.push(prefillOf(await planOf(decoder, 0, tokens, activations)))
     return all
   })
 
@@ -172,13 +184,13 @@ export async function trafficTable() {
   return lines.join('\n')
 }
 
-/** What prompts move and launch in a layer of Llama 3.1 8B: what the second of two adds. */
-export async function prefillTable() {
+/** What prompts move and launch in a layer of Llama 3.1 8B: what the second of two adds. @param {LlamaFormat} format @param {'f32' | 'nvfp4'} activations */
+export async function prefillTable(format, activations) {
   const prompts = [512, 8192]
   const [one, two] = await Promise.all(
-    [1, 2].map(layers => prefillTraffic('Q4_K', { ...layer, layers }, prompts)),
+    [1, 2].map(layers => prefillTraffic(format, { ...layer, layers }, prompts, activations)),
   )
-  const lines = ['tokens  launches  bytes of activations']
+  const lines = [`${format}, activations in ${activations}`, 'tokens  launches  bytes of activations']
   for (const [i, tokens] of prompts.entries()) {
     const [launches, bytes] = [two[i].launches - one[i].launches, two[i].bytes - one[i].bytes]
     lines.push([`${tokens}`.padStart(6), `${launches}`.padStart(8), `${bytes}`.padStart(20)].join('  '))

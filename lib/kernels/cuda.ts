@@ -89,7 +89,10 @@ export async function openCudaKernels(
   }
 }
 
-const usesNvfp4 = (args: object): boolean => (args as { compute?: Compute }).compute === 'nvfp4'
+function usesNvfp4(args: object): boolean {
+  const { compute, yRounded } = args as { readonly compute?: Compute; readonly yRounded?: unknown }
+  return compute === 'nvfp4' || yRounded !== undefined
+}
 
 async function holdZeros(
   type: TypedArrayConstructor<ElementArray>,

@@ -12,6 +12,12 @@ export type Activations = TypedArrayOf<ActivationDType>
 /** What the columns of a weight are a multiple of whose product takes activations of 16 bits. */
 export const depthUnit = 32
 
+/**
+ * What rows are a multiple of that are rounded to NVFP4 once for several products. They have as many elements of 16 bits as in
+ * f32, and only the device that wrote them reads them: it decides whether they hold codes and scales, or numbers in bf16.
+ */
+export const roundedUnit = 64
+
 /** Activations of linear layers and convolutions; gelu by erf or, `gelu_tanh`, by tanh. */
 export type Activation =
   | 'none'
@@ -35,8 +41,13 @@ export interface LinearArgs {
   tokens: number
   /** [T, I] */
   x: Activations
-  /** Of `x`: f32, or the number of `compute`, for an I that is a multiple of {@link depthUnit}. Default: f32. */
-  xDtype?: ActivationDType | undefined
+  /**
+   * Of `x`: f32; the number of `compute`, for an I that is a multiple of {@link depthUnit}; nvfp4, on CUDA, rounded rows for a
+   * product in it. Default: f32.
+   */
+  xDtype?: ActivationDType | 'nvfp4' | undefined
+  /** Output of a product in nvfp4 on CUDA, [T, I]: x as rounded rows, for other products; see {@link roundedUnit}. */
+  xRounded?: Uint16Array | undefined
   /** [O]; absent: 1. */
   rowScale?: Float32Array | undefined
   /** [O]; absent: 0. */

@@ -57,10 +57,12 @@ export interface NormArgs extends NormShape {
   scale?: Float32Array | undefined
   /** As `scale`; absent: 0. */
   bias?: Float32Array | undefined
-  /** Output, [rows, cols]; may be `x` where it is f32. */
-  y: Activations
+  /** Output, [rows, cols]; may be `x` where it is f32, and absent beside `yRounded`. */
+  y?: Activations | undefined
   /** Of `y`. Default: f32. */
   yDtype?: ActivationDType | undefined
+  /** Output on CUDA, [rows, cols]: y of f32 as rows for products in nvfp4 (`roundedUnit`), where groups and inner are 1. */
+  yRounded?: Uint16Array | undefined
   /** Output for the backward pass, [rows]; absent: not computed. */
   mean?: Float32Array | undefined
   /** Output for the backward pass, [rows]: 1 / √(variance + eps); absent: not computed. */

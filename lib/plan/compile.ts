@@ -34,6 +34,7 @@ import {
   type Step,
   type SymbolicBinding,
 } from './program.js'
+import { roundOnce } from './rounded-activations.js'
 import { splitSetup } from './setup.js'
 import { readInPlace } from './strided-reads.js'
 import { constantValue, listValue, type TensorShape, type Value } from './value.js'
@@ -136,7 +137,7 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const direct = yield* removeDead(yield* readInPlace(laidOut), outputs)
   const copied = yield* joinAdamw(yield* elideCopies(direct))
   const joined = packing ? yield* compactImages(yield* joinConvolutions(copied)) : copied
-  const steps = backend === 'cuda' ? yield* halveImages(yield* halveActivations(joined)) : joined
+  const steps = backend === 'cuda' ? yield* roundOnce(yield* halveImages(yield* halveActivations(joined))) : joined
   yield* shareInPlace(steps)
   const ends = [...inputs, ...outputs, ...state].map(({ buffer }) => buffer)
   const buffers = yield* buffersOf([...sizing, ...steps], ends)

@@ -20,7 +20,8 @@ export function* halveActivations(steps: readonly Step[]): Paced<Step[]> {
   const halves = yield* halvesOf(steps)
   return yield* mapPaced(steps, step => {
     if (!writes(step)) return step
-    const [x, y] = [step.op === 'linear' && halves.get(step.args.x.buffer), halves.get(step.args.y.buffer)]
+    const x = step.op === 'linear' && halves.get(step.args.x.buffer)
+    const y = step.args.y && halves.get(step.args.y.buffer)
     const args = {
       ...step.args,
       ...(x && { x: x.read(), xDtype: x.dtype }),

@@ -23,6 +23,12 @@ enum class Activation : uint8_t {
 // Lines along K in bf16 or f16 are as long as the next multiple of this, filled with zeros.
 constexpr int64_t kDepthUnit = 32;
 
+// Rows that are rounded to NVFP4 once for several products with compute nvfp4 are a multiple of this long.
+// They take as many elements of 16 bits as in f32, on a multiple of 16 bytes, and are for the device that
+// wrote them: it decides, by their sizes, between codes with their scales and the same numbers in bf16. CUDA
+// only.
+constexpr int64_t kRoundedUnit = 64;
+
 // y[t, o] = activation(gate[t, o] · row_scale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o]
 // x may be in the numbers that bf16 or f16 products round it to, on a multiple of 16 bytes and with I a
 // multiple of kDepthUnit, and y in those of the products that read it. 16 bits: CUDA only.
@@ -38,6 +44,8 @@ struct LinearArgs {
   Compute compute;
   void* y;  // [T, O] of y_dtype
   FloatType x_dtype = FloatType::kF32, y_dtype = FloatType::kF32;
+  bool takes_rounded = false;     // compute nvfp4: x is rounded rows, in the place of x_dtype
+  uint16_t* x_rounded = nullptr;  // compute nvfp4, output: x as rounded rows, [T, I]; null: not wanted
 };
 
 // A linear layer of which each token chooses some experts. With e = choice[n, j]

@@ -34,13 +34,16 @@ struct NormArgs {
   int64_t rows, cols, groups, inner;
   bool centered;
   float eps;
-  const float* x;                       // [rows, cols]
-  const float* scale;                   // [groups · cols / inner]; null: 1
-  const float* bias;                    // as scale; null: 0
-  void* y;                              // [rows, cols] of y_dtype; may be x where that is f32
-  float* mean;                          // [rows], for the backward pass; null: not wanted
-  float* inv_std;                       // [rows], for the backward pass; null: not wanted
+  const float* x;      // [rows, cols]
+  const float* scale;  // [groups · cols / inner]; null: 1
+  const float* bias;   // as scale; null: 0
+  void* y;             // [rows, cols] of y_dtype; may be x where that is f32. Null with y_rounded: not wanted
+  float* mean;         // [rows], for the backward pass; null: not wanted
+  float* inv_std;      // [rows], for the backward pass; null: not wanted
   FloatType y_dtype = FloatType::kF32;  // 16 bits: CUDA only
+  // y of f32 as rows rounded to NVFP4 for products (kRoundedUnit of linear_args.h), [rows, cols], of layer
+  // and RMS normalization; null: not wanted.
+  uint16_t* y_rounded = nullptr;
 };
 
 // With h = (x − mean) · inv_std and g = dy · scale[j]:

@@ -55,6 +55,25 @@ t.test('a prompt moves activations in 16 bits where products alone read them', a
   }
 })
 
+t.test('a prompt in NVFP4 rounds the rows of a normalization once', async t => {
+  const { hidden, inner, heads, kvHeads, headSize } = sizes
+  const tokens = 300
+  const [one, two] = [
+    await prefillTraffic('NVFP4', { ...sizes, layers: 1 }, [tokens], 'nvfp4'),
+    await prefillTraffic('NVFP4', { ...sizes, layers: 2 }, [tokens], 'nvfp4'),
+  ]
+  // The rows of attention and of the gated product have a launch of their own each.
+  t.equal(two[0]!.launches - one[0]!.launches, launchesPerLayer + 1)
+  const [queries, keys, codes] = [heads * headSize, kvHeads * headSize, 9 / 16]
+  const norms = 2 * (4 + codes) * hidden
+  const attention = 3 * codes * hidden + (4 + 4) * (queries + 2 * keys) + 4 * headSize + 4 * queries
+  const output = (4 + 2 * codes) * queries + (4 + 4) * hidden
+  const gated = 2 * codes * hidden + (4 + 4 + 4) * inner + (4 + 2 * codes) * inner + (4 + 4) * hidden
+  const expected = tokens * (norms + attention + output + gated)
+  const bytes = two[0]!.bytes - one[0]!.bytes
+  t.ok(Math.abs(bytes / expected - 1) < 0.01, `${bytes} bytes, ${expected} by the sizes`)
+})
+
 t.test('launches', { skip: noCudaCalls }, async t => {
   const fakeDriver = new FakeDriver(['cuda', 'nvml'])
   t.teardown(() => fakeDriver.dispose())

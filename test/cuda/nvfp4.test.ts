@@ -230,6 +230,41 @@ t.test(
   },
 )
 
+t.test('products that read the same rows have them rounded once', async t => {
+  const launchesOf = async (played: Machine, tokens: number) => {
+    const script = `
+      import { GraphBuilder, Model, Tensor } from 'dgx-spark'
+      const g = new GraphBuilder()
+      const x = g.input('x', 'f32', [${tokens}, I])
+      const products = (rows, count) => {
+        for (let i = 0; i < count; ++i)
+          g.output(g.add('MatMul', [rows, g.initializer('w' + rows + i, Tensor.random([I, 128], { seed: i }))]), rows + i)
+      }
+      const scale = g.initializer('scale', Tensor.random([I], { seed: 9 }))
+      products(g.add('LayerNormalization', [x, scale]), 3)
+      products(g.add('Abs', [x]), 2)
+      const model = await Model.fromGraph(g.build(), { backend: 'cuda', precision: 'nvfp4', activations: 'nvfp4' })
+      await model.run({ x: f32(${tokens} * I) })
+      model.dispose()`
+    const before = played.lines('launch').length
+    await scriptResult(`${head}${script}; await finish()`, { ...played.env, DGX_SPARK_CUBLASLT: '0' })
+    const lines = played.lines('launch').slice(before)
+    return lines.map(line => line.split(' ')[1]!).filter(name => /^(norm|nvfp4|linear)/.test(name))
+  }
+  const expected = (form: string, product: string) => [
+    ...[`norm_nvfp4_${form}`, product, product, product],
+    ...[`nvfp4_activation_${form}`, product, product],
+  ]
+  const hopper = machine(fakeDriver, discrete)
+  t.same(await launchesOf(hopper, 130), expected('bf16', 'linear_mma_64_nvfp4'))
+  t.same(await launchesOf(hopper, 5), expected('bf16', 'linear_mma_8_nvfp4'), 'few rows')
+  const played = machine(fakeDriver, blackwell)
+  await launchesOf(played, 130)
+  const [key] = Object.keys(JSON.parse(readFileSync(cacheOf(played.env), 'utf8')))
+  writeFileSync(cacheOf(played.env), JSON.stringify({ [key!]: { own: '', cublaslt: null } }))
+  t.same(await launchesOf(played, 130), expected('codes', 'linear_fp4_mma'), 'FP4 tensor cores')
+})
+
 t.test('a cache that is damaged or cannot be written is done without', async t => {
   const damages = ['', '{', '[]', 'null', '{"a":null,"b":{"own":1}}', '\0'.repeat(100)]
   for (const damage of damages) {

@@ -23,15 +23,19 @@ const rest = `
   for (let i = 0; i < 6; ++i) await addon.runCuda(0, 'linear', half)
   console.log(null)`
 
-/** What only a GPU with FP4 tensor cores launches. */
-const fp4 = `
+/** What only a GPU with FP4 tensor cores launches, by our kernel, or by a cuBLASLt that has no such product. */
+const fp4 = (own: boolean) => `
   import { requireAddon } from '#lib/native.js'
   const addon = requireAddon()
-  const [tokens, rows, cols] = [130, 104, 304]
+  const [tokens, rows, cols] = [130, 104, 320]
   const weight = { format: 'nvfp4', rows, cols, data: new Uint8Array(rows * cols / 2), blockScale: new Uint8Array(rows * cols / 16), tensorScale: 1 }
+  const [x, rounded] = [new Float32Array(tokens * cols), new Uint16Array(tokens * cols)]
+  const product = { weight, tokens, y: new Float32Array(tokens * rows), compute: 'nvfp4' }
   await addon.openDevice(0)
-  addon.allowFp4(0, true, false)
-  await addon.runCuda(0, 'linear', { weight, tokens, x: new Float32Array(tokens * cols), y: new Float32Array(tokens * rows), compute: 'nvfp4' })
+  addon.allowFp4(0, ${own}, ${!own})
+  await addon.runCuda(0, 'linear', { ...product, x, xRounded: rounded })
+  await addon.runCuda(0, 'norm', { rows: tokens, cols, groups: 1, inner: 1, centered: true, eps: 0, x, yRounded: rounded })
+  await addon.runCuda(0, 'linear', { ...product, x: rounded, xDtype: 'nvfp4' })
   console.log(JSON.stringify(await addon.testFp4(0, 'own')))`
 
 t.test('every kernel is launched, and every launch is right', { skip: noCudaCalls }, async t => {
@@ -55,9 +59,13 @@ t.test('every kernel is launched, and every launch is right', { skip: noCudaCall
   const slow = machine(fakeDriver, { ...discrete, stream: { delay: 2 } })
   await scriptResult(rest, slow.env)
   const blackwell = machine(fakeDriver, integrated)
-  t.notMatch(await scriptResult(fp4, blackwell.env), /ERR_|CUDA_ERROR|argument \d+ of kernel/)
+  const without = machine(fakeDriver, { ...integrated, cublaslt: { fp4: 15 } })
+  for (const own of [true, false]) {
+    const result = await scriptResult(fp4(own), (own ? blackwell : without).env)
+    t.notMatch(result, /ERR_|CUDA_ERROR|argument \d+ of kernel/)
+  }
   const kernels = new Set(lines('kernel ').map(nameIn))
-  const logs = [lines, slow.lines, blackwell.lines]
+  const logs = [lines, slow.lines, blackwell.lines, without.lines]
   const launched = new Set(logs.flatMap(log => log('launch ')).map(nameIn))
   t.ok(kernels.size > 50, `${kernels.size} kernels`)
   t.strictSame([...kernels].filter(kernel => !launched.has(kernel)).sort(), [], 'kernels nobody launches')

@@ -4,7 +4,7 @@ import type { KernelBackend, Kernels, Weight } from '../../kernels/kernels.js'
 import type { NVFP4Weight } from '../../precision/nvfp4.js'
 import { blockCases, rowsCase } from './blocks.js'
 import { doraCases } from './dora.js'
-import { halfCases } from './halves.js'
+import { halfCases, roundedCases } from './halves.js'
 import { layerCases } from './layer.js'
 import { integerCases, packedCases } from './layouts.js'
 import { networkCases } from './network.js'
@@ -98,6 +98,7 @@ function allCases(reference: Kernels, sizes: VerifySizes): VerifyCase[] {
     ...integerCases(sizes),
     ...blockCases(sizes),
     ...halfCases(sizes),
+    ...roundedCases(sizes),
     ...networkCases(weights, sizes),
     ...pagedCases(sizes),
     ...stridedCases(sizes),

@@ -1,15 +1,17 @@
-// halves.ts: activations in 16 bits among the cases of `dgx-spark verify`.
+// halves.ts: activations in 16 bits, and rows that are rounded to NVFP4 once, among the cases of `dgx-spark verify`.
 import type { HalfType } from '../../core/dtype.js'
 import { channelsLastCopy } from '../../kernels/js/channels-last.js'
 import { floatReader } from '../../kernels/js/elements.js'
 import { jsKernels } from '../../kernels/js/js.js'
-import { depthUnit } from '../../kernels/linear-args.js'
+import { depthUnit, roundedUnit } from '../../kernels/linear-args.js'
 import type { Weight } from '../../kernels/weight-args.js'
 import {
   bf16Tolerance,
   f32,
   halfTolerance,
+  nvfp4Tolerance,
   rounded,
+  sumTolerance,
   type VerifyCase,
   type VerifySizes,
   values,
@@ -77,4 +79,54 @@ function normCase(yDtype: HalfType, { tokens: rows, cols }: VerifySizes): Verify
   const args = () => ({ ...shape, yDtype, y: new Uint16Array(rows * cols) })
   const reference = { yDtype: undefined, y: f32(rows * cols) }
   return verifyCase('norm', `${yDtype} activations`, ['y'], tolerances[yDtype], args, reference)
+}
+
+/** Rows up to which rounded ones are in bf16 on every GPU: kTokens of native/kernels/gemm/blocks.h. */
+const fewRows = 16
+
+/** Products and a normalization that round rows for others, and a product of such rows. */
+export function roundedCases(sizes: VerifySizes): VerifyCase[] {
+  const { tokens, rows } = sizes
+  const cols = 3 * roundedUnit
+  const data = Uint8Array.from(values((rows * cols) / 2, 84), value => 128 * (value + 1))
+  const blockScale = new Uint8Array((rows * cols) / 16).fill(0x38)
+  const weight: Weight = { format: 'nvfp4', rows, cols, data, blockScale, tensorScale: 1 / 8 }
+  const compute = 'nvfp4'
+  const giving = [tokens, tokens + 17].map(tokens => {
+    const forward = { weight, tokens, x: values(tokens * cols, 85), compute } as const
+    return verifyCase(
+      'linear',
+      `rounds ${tokens} rows`,
+      ['y'],
+      nvfp4Tolerance,
+      () => ({ ...forward, xRounded: new Uint16Array(tokens * cols), y: f32(tokens * rows) }),
+      { xRounded: undefined },
+    )
+  })
+  const few = Math.min(tokens, fewRows)
+  // What codes stand for, the largest of them in each block: they are rounded to themselves.
+  const x = values(few * cols, 86).map((value, i) => (i % 16 === 0 ? 6 : Math.round(3 * value)))
+  const taking = verifyCase(
+    'linear',
+    `${few} rounded rows`,
+    ['y'],
+    nvfp4Tolerance,
+    () => {
+      const forward = { weight, tokens: few, compute, y: f32(few * rows) } as const
+      return { ...forward, x: rounded('bf16', x), xDtype: 'nvfp4' }
+    },
+    { x, xDtype: undefined },
+  )
+  const norms = [tokens, tokens + 17].map(rows => {
+    const shape = { rows, cols, groups: 1, inner: 1, centered: true, eps: 1e-2, x: values(rows * cols, 87) }
+    return verifyCase(
+      'norm',
+      `rounds ${rows} rows`,
+      ['y'],
+      sumTolerance({ ...sizes, cols }),
+      () => ({ ...shape, yRounded: new Uint16Array(rows * cols), y: f32(rows * cols) }),
+      { yRounded: undefined },
+    )
+  })
+  return [...giving, taking, ...norms]
 }

@@ -5,7 +5,7 @@ import type { Paced } from '../../core/paced.js'
 import { nvfp4Block, nvfp4RowScale, precisionKernels } from '../../precision/kernels.js'
 import { linearFormats } from '../../weights/formats.js'
 import type { KernelArgs, MatrixStrides } from '../kernels.js'
-import { depthUnit } from '../linear-args.js'
+import { depthUnit, roundedUnit } from '../linear-args.js'
 import { activations } from './activations.js'
 import { expectActivationDType, expectCompute, expectFloatCompute, expectProductCompute } from './compute.js'
 import { floatReader, floatWriter } from './elements.js'
@@ -48,6 +48,12 @@ export function roundedToNvfp4(x: Float32Array, rows: number, cols: number): Flo
   return rounded
 }
 
+/** The same as rounded rows of this backend, numbers in bf16 which hold them exactly. */
+export function writeRounded(to: Uint16Array, x: Float32Array, rows: number, cols: number): void {
+  const write = floatWriter('bf16', to)
+  for (const [i, value] of roundedToNvfp4(x, rows, cols).entries()) write(i, value)
+}
+
 /** Neighbours of a row that share a scale where it is rounded to bytes. */
 const integerCols = 32
 
@@ -79,20 +85,22 @@ function roundedRows({
   tokens,
   weight: { cols },
 }: KernelArgs['linear']): Float32Array {
-  const read = floatReader(xDtype, given)
+  const read = floatReader(xDtype === 'nvfp4' ? 'bf16' : xDtype, given)
   const x =
     xDtype === 'f32'
       ? (given as Float32Array)
       : Float32Array.from({ length: tokens * cols }, (_, i) => read(i))
+  if (xDtype === 'nvfp4') return x
   if (compute === 'nvfp4') return roundedToNvfp4(x, tokens, cols)
   return compute === 'i8' ? roundedToIntegers(x, tokens * cols) : x
 }
 
 /** y[t, o] = activation(gate[t, o] · rowScale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o] */
 export function* linear(args: KernelArgs['linear']): Paced<void> {
-  const { weight, tokens, rowScale, bias, residual, gate, y, yDtype = 'f32' } = args
+  const { weight, tokens, rowScale, bias, residual, gate, y, yDtype = 'f32', xRounded } = args
   const { rows, cols } = weight
   const x = roundedRows(args)
+  if (xRounded) writeRounded(xRounded, args.x as Float32Array, tokens, cols)
   const row = rowReader(weight)
   const activate = activations[args.activation ?? 'none']
   const write = floatWriter(yDtype, y)
@@ -196,19 +204,25 @@ export const linearRows: KernelRows<'linear' | 'linearBackward' | 'gatherRows' |
     kernel: linear,
     sizes: ['tokens'],
     formats: linearFormats,
-    check({ activation = 'none', compute, weight, xDtype = 'f32', yDtype }) {
+    check({ activation = 'none', compute, weight, xDtype = 'f32', xRounded, yDtype }) {
       expectOneOf('activation', activation, Object.keys(activations))
       expectCompute(compute, weight)
-      expectActivationDType('xDtype', xDtype)
+      if (xDtype !== 'nvfp4') expectActivationDType('xDtype', xDtype)
       expectActivationDType('yDtype', yDtype)
-      const isRounded = xDtype === compute && weight.cols % depthUnit === 0
+      const unit = xDtype === 'nvfp4' ? roundedUnit : depthUnit
+      const isRounded = xDtype === compute && weight.cols % unit === 0
       expectFits(
         xDtype === 'f32' || isRounded,
-        `xDtype ${xDtype} is for products in it, of ${depthUnit} · n columns`,
+        `xDtype ${xDtype} is for products in it, of ${unit} · n columns`,
+      )
+      expectFits(
+        !xRounded || (xDtype === 'f32' && compute === 'nvfp4' && weight.cols % roundedUnit === 0),
+        `xRounded is for products in nvfp4 of x in f32, of ${roundedUnit} · n columns`,
       )
     },
     operands: ({ weight: { rows, cols }, tokens, xDtype = 'f32', yDtype = 'f32' }) => ({
-      x: elements(xDtype, tokens * cols),
+      x: elements(xDtype === 'nvfp4' ? 'bf16' : xDtype, tokens * cols),
+      xRounded: optional(elements('bf16', tokens * cols)),
       rowScale: optional(rows),
       bias: optional(rows),
       residual: optional(tokens * rows),

@@ -2,8 +2,10 @@
 // double.
 import { expectInteger } from '../../core/checks.js'
 import type { BatchShape, KernelArgs, NormShape } from '../kernels.js'
+import { roundedUnit } from '../linear-args.js'
 import { expectActivationDType } from './compute.js'
 import { floatWriter } from './elements.js'
+import { writeRounded } from './linear.js'
 import { expectFits } from './operands.js'
 import { elements, type KernelRows, optional } from './row.js'
 
@@ -42,7 +44,8 @@ const scaleIndex = ({ cols, groups, inner }: NormShape, row: number, col: number
 
 /** y = (x − mean) / √(variance + eps) · scale + bias, by rows. */
 function norm(args: KernelArgs['norm']): void {
-  const { rows, cols, centered, eps, x, scale, bias, y, yDtype = 'f32' } = args
+  const { rows, cols, centered, eps, x, scale, bias, yDtype = 'f32', yRounded } = args
+  const y = args.y ?? new Float32Array(rows * cols)
   const write = floatWriter(yDtype, y)
   for (let r = 0; r < rows; r++) {
     const row = Float64Array.from(x.subarray(r * cols, (r + 1) * cols))
@@ -55,6 +58,7 @@ function norm(args: KernelArgs['norm']): void {
       write(r * cols + c, (row[c]! - mean) * invStd * (scale?.[j] ?? 1) + (bias?.[j] ?? 0))
     }
   }
+  if (yRounded) writeRounded(yRounded, y as Float32Array, rows, cols)
 }
 
 /** dx, dscale and dbias of norm. */
@@ -176,6 +180,12 @@ export const normalizationRows: KernelRows<
     check(args) {
       expectNorm(args)
       expectActivationDType('yDtype', args.yDtype)
+      const { cols, groups, inner, yDtype = 'f32', yRounded } = args
+      const isPlain = groups === 1 && inner === 1 && yDtype === 'f32'
+      expectFits(
+        !yRounded || (isPlain && cols % roundedUnit === 0),
+        `yRounded is for y in f32, groups and inner of 1, and rows of ${roundedUnit} · n columns`,
+      )
     },
     operands(args) {
       const [all, scales] = normSizes(args)
@@ -183,7 +193,8 @@ export const normalizationRows: KernelRows<
         x: all,
         scale: optional(scales),
         bias: optional(scales),
-        y: elements(args.yDtype ?? 'f32', all),
+        y: { ...elements(args.yDtype ?? 'f32', all), isOptional: args.yRounded !== undefined },
+        yRounded: optional(elements('bf16', all)),
         mean: optional(args.rows),
         invStd: optional(args.rows),
       }

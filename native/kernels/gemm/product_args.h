@@ -63,9 +63,9 @@ struct ProductArgs {
   int64_t depth2 = 0;
   Lines a2{}, b2{};
   Epilogue epilogue{};
-  Compute compute = Compute::kF32;  // bf16, f16: a ProductMmaArgs is made of it
-  const uint16_t* packed_a =
-      nullptr;             // `a` in 16 bits, with the row scales of a weight whose columns are lines
+  Compute compute = Compute::kF32;     // bf16, f16: a ProductMmaArgs is made of it
+  const uint16_t* packed_a = nullptr;  // `a` in 16 bits, with the row scales of a weight whose columns are
+                                       // lines; of a product in NVFP4 as rounded rows
   float* parts = nullptr;  // [chunks of both segments, rows, cols]: sums of each instead; f32 only
 };
 
@@ -99,23 +99,20 @@ struct ExpertGroups {
   int32_t* count;       // [1], of the groups
 };
 
-// x[rows, cols] quantized for a product in NVFP4, each row with a tensor scale of its own.
-//   nvfp4_activation_codes  codes[rows, padded_depth(cols / 4)], four E2M1 codes in each element;
-//                           scales[rows, cols / 16]; factors[rows] = tensor scale · w_scale
-//   nvfp4_activation_bf16   codes[rows, padded_depth(cols)] = code · block scale · tensor scale, exact
-//                           in bf16
-struct Nvfp4ActivationArgs {
-  const float* x;
+// Rows rounded to NVFP4 for products, each with a tensor scale of its own.
+//   in codes  codes[rows, padded_depth(cols / 4)], four E2M1 codes in each element; scales[rows, cols / 16];
+//             factors[rows], the tensor scales
+//   in bf16   codes[rows, padded_depth(cols)] = code · block scale · tensor scale, exact in bf16
+struct Nvfp4Rows {
   int64_t rows, cols;
-  float w_scale;
   uint16_t* codes;
   uint8_t* scales;
   float* factors;
 };
 
-// sums[m, n] = factors[m] · Σ_k a(m, k) · w(n, k) of operands as nvfp4_activation_codes writes them; the
-// codes and scales of w are [cols, depth] and [cols, depth / 16] without padding. depth counts elements, a
-// multiple of 64; the addresses of scales are multiples of 4.
+// sums[m, n] = factors[m] · w_scale · Σ_k a(m, k) · w(n, k) of rows in codes; the codes and scales of w are
+// [cols, depth] and [cols, depth / 16] without padding. depth counts elements, a multiple of 64; the
+// addresses of scales are multiples of 4.
 struct Fp4MmaArgs {
   int64_t rows, cols, depth;
   const uint16_t* a;
@@ -123,6 +120,7 @@ struct Fp4MmaArgs {
   const void* w;
   const uint8_t* w_scales;
   const float* factors;
+  float w_scale;
   Epilogue epilogue;
 };
 

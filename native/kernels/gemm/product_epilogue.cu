@@ -1,7 +1,8 @@
 // product_epilogue.cu: the second segment and the epilogue of parts[P,M,N], which another library or the
-// stripes of linear_batch_mma.cu made: factors[m] · Σ_p parts[p, m, n], in order, + Σ_{r < R} a2[m, r] ·
-// b2[n, r], of packed bf16 (or f16: …_half), then Epilogue. One block per 16 x 128 elements; a thread has one
-// column and every second row. Reference: native/backend/cpu/gemm/product.cc
+// stripes of linear_batch_mma.cu made: factors[m] · s · Σ_p parts[p, m, n], in order, s being the tensor
+// scale of the weight, + Σ_{r < R} a2[m, r] · b2[n, r], of packed bf16 (or f16: …_half), then Epilogue. One
+// block per 16 x 128 elements; a thread has one column and every second row. Reference:
+// native/backend/cpu/gemm/product.cc
 #include "kernels/gemm/blocks.h"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/pairs.cuh"
@@ -39,7 +40,9 @@ __device__ void finish(const ProductMmaArgs& args, const float* parts, int64_t c
   }
   if (factors) {
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) sums[i] *= factors[min(top + i * kSide, args.rows - 1)];
+    for (int i = 0; i < kSums; ++i) {
+      sums[i] *= factors[min(top + i * kSide, args.rows - 1)] * args.w.tensor_scale;
+    }
   }
   const auto* b = reinterpret_cast<const Eight*>(args.b2) + n * depth;
   for (int64_t r = 0; r < depth; ++r) {

@@ -1,15 +1,18 @@
 // normalization.cu: softmax, layer/RMS/group/instance and batch normalization and their gradients, by the
 // formulas of backend/network_args.h. One block per row (or channel), f32; sums in the order of reduce.cuh,
-// so results depend on the sizes of a row only. norm_scale_gradient_f32: one block per element of scale.
-// Reference: native/backend/cpu/{softmax,norm,batch_norm}.cc
+// so results depend on the sizes of a row only. norm_nvfp4_…: rounded for products. norm_scale_gradient_f32:
+// one block per element of scale. Reference: native/backend/cpu/{softmax,norm,batch_norm}.cc
 #include "backend/network_args.h"
+#include "core/quantizers.h"
+#include "kernels/gemm/product_args.h"
 #include "kernels/reduce.cuh"
 #include "kernels/store.cuh"
 
 namespace spark {
 namespace {
 
-constexpr int kAhead = 4;  // elements of a thread whose loads are under way
+constexpr int kAhead = 4;           // elements of a thread whose loads are under way
+constexpr int kMostThreads = 1024;  // kThreadsOfLong of native/backend/cuda/ops/normalization.cc
 
 // use(i, load(i)) for each i < count of this thread, in order.
 template <typename Load, typename Use>
@@ -53,29 +56,120 @@ struct Channel {
   }
 };
 
-// y in elements of kType.
-template <FloatType kType>
-__device__ void norm(const NormArgs& args) {
-  const int64_t row = blockIdx.x, first = row * args.cols, scales = row % args.groups * args.cols;
-  const auto load = [&](int64_t i) { return args.x[first + i]; };
-  const float mean = args.centered ? sum_over(args.cols, load, [](float x) { return x; }) / args.cols : 0;
-  const float squares = sum_over(args.cols, load, [&](float x) { return (x - mean) * (x - mean); });
-  const float inv_std = 1 / sqrtf(squares / args.cols + args.eps);
-  if (threadIdx.x == 0 && args.mean) args.mean[row] = mean;
-  if (threadIdx.x == 0 && args.inv_std) args.inv_std[row] = inv_std;
+// Row blockIdx.x, normalized.
+struct NormalizedRow {
+  const NormArgs& args;
+  int64_t first, scales;
+  float mean, inv_std;
+
   struct Element {
     float x, scale, bias;
   };
-  const auto load_scaled = [&](int64_t i) {
-    const int64_t j = args.inner == 1 ? scales + i : (scales + i) / args.inner;
-    return Element{args.x[first + i], args.scale ? args.scale[j] : 1, args.bias ? args.bias[j] : 0};
-  };
-  for_each_loaded(args.cols, load_scaled, [&](int64_t i, const Element& e) {
+
+  // All threads of the block must call it.
+  __device__ explicit NormalizedRow(const NormArgs& args) : args(args) {
+    const int64_t row = blockIdx.x;
+    first = row * args.cols, scales = row % args.groups * args.cols;
+    const auto load = [&](int64_t i) { return args.x[first + i]; };
+    mean = args.centered ? sum_over(args.cols, load, [](float x) { return x; }) / args.cols : 0;
+    const float squares = sum_over(args.cols, load, [&](float x) { return (x - mean) * (x - mean); });
+    inv_std = 1 / sqrtf(squares / args.cols + args.eps);
+    if (threadIdx.x == 0 && args.mean) args.mean[row] = mean;
+    if (threadIdx.x == 0 && args.inv_std) args.inv_std[row] = inv_std;
+  }
+
+  __device__ float value(const Element& e) const {
     float value = (e.x - mean) * inv_std;
     if (args.scale) value *= e.scale;
     if (args.bias) value += e.bias;
-    store_as(kType, args.y, first + i, value);
+    return value;
+  }
+
+  __device__ Element load(int64_t i) const {
+    const int64_t j = args.inner == 1 ? scales + i : (scales + i) / args.inner;
+    return {args.x[first + i], args.scale ? args.scale[j] : 1, args.bias ? args.bias[j] : 0};
+  }
+
+  // use(i, y[i]) for each element of this thread.
+  template <typename Use>
+  __device__ void for_each(const Use& use) const {
+    for_each_loaded(
+        args.cols, [&](int64_t i) { return load(i); },
+        [&](int64_t i, const Element& e) { use(i, value(e)); });
+  }
+};
+
+// y in elements of kType.
+template <FloatType kType>
+__device__ void norm(const NormArgs& args) {
+  const NormalizedRow row(args);
+  row.for_each([&](int64_t i, float y) { store_as(kType, args.y, row.first + i, y); });
+}
+
+// Stores of a row in NVFP4, an element in each lane, 16 of which have a block.
+struct Nvfp4Store {
+  const Nvfp4Rows& to;
+  float tensor_scale;
+
+  // The code of an element, and the scale of its block. All lanes of a warp must call it.
+  __device__ uint32_t quantize(float value, uint32_t& scale) const {
+    uint32_t largest = float_bits(value) & 0x7FFFFFFFu;
+    for (int offset = kNvfp4Block / 2; offset > 0; offset /= 2) {
+      largest = max(largest, __shfl_xor_sync(0xFFFFFFFF, largest, offset));
+    }
+    scale = nvfp4_block_scale(bits_float(largest), tensor_scale);
+    return nvfp4_code(value, nvfp4_step(scale, tensor_scale));
+  }
+
+  // Eight codes to a word.
+  __device__ void store_code(int64_t i, float value) const {
+    uint32_t scale, codes = quantize(value, scale);
+    for (int offset = 1; offset < 8; offset *= 2) {
+      codes |= __shfl_xor_sync(0xFFFFFFFF, codes, offset) << 4 * offset;
+    }
+    if (i % 8 == 0) words()[i / 8] = codes;
+    if (i % kNvfp4Block == 0) to.scales[(blockIdx.x * to.cols + i) / kNvfp4Block] = scale;
+  }
+
+  __device__ void store_bf16(int64_t i, float value) const {
+    uint32_t scale;
+    const uint32_t code = quantize(value, scale);
+    const float rounded = nvfp4_value(code, nvfp4_step(scale, tensor_scale));
+    store_as(FloatType::kBF16, to.codes, blockIdx.x * to.cols + i, rounded);
+  }
+
+  // What a row in codes has beside those of its elements.
+  __device__ void finish() const {
+    for (int64_t i = to.cols / 8 + threadIdx.x; i < words_of_row(); i += blockDim.x) words()[i] = 0;
+    if (threadIdx.x == 0) to.factors[blockIdx.x] = tensor_scale;
+  }
+
+ private:
+  __device__ int64_t words_of_row() const { return padded_depth(to.cols / 4) / 2; }
+  __device__ uint32_t* words() const {
+    return reinterpret_cast<uint32_t*>(to.codes) + blockIdx.x * words_of_row();
+  }
+};
+
+// y in f32, unless it is null, and its rows in NVFP4. They are a multiple of kRoundedUnit long, so that all
+// lanes of a warp have an element or none. Trap: y may be x.
+template <bool kCodes>
+__device__ void norm_nvfp4(const NormArgs& args, const Nvfp4Rows& to) {
+  const NormalizedRow row(args);
+  float* y = args.y ? static_cast<float*>(args.y) + row.first : nullptr;
+  uint32_t largest = 0;
+  row.for_each([&](int64_t i, float value) {
+    largest = max(largest, float_bits(value) & 0x7FFFFFFFu);
+    if (y) y[i] = value;
   });
+  largest = block_reduce(largest, 0u, [](uint32_t a, uint32_t b) { return max(a, b); });
+  const Nvfp4Store store{to, nvfp4_row_scale(bits_float(largest))};
+  const auto load = [&](int64_t i) { return y ? NormalizedRow::Element{y[i], 1, 0} : row.load(i); };
+  for_each_loaded(args.cols, load, [&](int64_t i, const NormalizedRow::Element& e) {
+    const float value = y ? e.x : row.value(e);
+    kCodes ? store.store_code(i, value) : store.store_bf16(i, value);
+  });
+  if (kCodes) store.finish();
 }
 
 }  // namespace
@@ -114,6 +208,16 @@ extern "C" __global__ void softmax_backward_f32(spark::SoftmaxBackwardArgs args)
 SPARK_DEFINE(f32, kF32)
 SPARK_DEFINE(bf16, kBF16)
 SPARK_DEFINE(f16, kF16)
+
+extern "C" __global__ void __launch_bounds__(spark::kMostThreads)
+    norm_nvfp4_codes(spark::NormArgs args, spark::Nvfp4Rows to) {
+  spark::norm_nvfp4<true>(args, to);
+}
+
+extern "C" __global__ void __launch_bounds__(spark::kMostThreads)
+    norm_nvfp4_bf16(spark::NormArgs args, spark::Nvfp4Rows to) {
+  spark::norm_nvfp4<false>(args, to);
+}
 
 extern "C" __global__ void norm_backward_f32(spark::NormBackwardArgs args) {
   const int64_t row = blockIdx.x, first = row * args.cols, scales = row % args.groups * args.cols;

@@ -1,6 +1,6 @@
-// nvfp4_activation.cu: an f32 activation in NVFP4 by the recipe `modelopt`, each row with the tensor scale
-// that its largest magnitude asks for (struct Nvfp4ActivationArgs of product_args.h). One block per row,
-// which is read twice, the second time from a cache. Reference:
+// nvfp4_activation.cu: f32 activations as rows in NVFP4 by the recipe `modelopt`, each with the tensor scale
+// that its largest magnitude asks for (struct Nvfp4Rows of product_args.h), and rows in codes as bf16. One
+// block per row, which is read twice, the second time from a cache. Reference:
 // native/backend/cpu/quantize/nvfp4.cc
 #include "kernels/gemm/pairs.cuh"
 #include "kernels/gemm/product_args.h"
@@ -15,8 +15,7 @@ using nvfp4_activation_block::kThreads;
 class Row {
  public:
   // All threads of the block must call it.
-  __device__ Row(const Nvfp4ActivationArgs& args, int64_t row)
-      : x_(args.x + row * args.cols), cols_(args.cols) {
+  __device__ Row(const float* x, int64_t cols) : x_(x + blockIdx.x * cols), cols_(cols) {
     uint32_t largest = 0;
     for (int block = threadIdx.x; block < cols_ / kNvfp4Block; block += kThreads) {
       largest = max(largest, load(block).max_bits());
@@ -48,47 +47,71 @@ class Row {
   float tensor_scale_;
 };
 
+// A block of 16 as numbers in bf16.
+__device__ void store_values(uint16_t* to, int64_t block, const uint32_t (&codes)[kNvfp4Block], float step) {
+  Eight halves[2];
+#pragma unroll
+  for (int i = 0; i < kNvfp4Block / 2; ++i) {
+    const float low = nvfp4_value(codes[2 * i], step);
+    halves[i / 4].pairs[i % 4] = round_pair(low, nvfp4_value(codes[2 * i + 1], step));
+  }
+  Eight* out = reinterpret_cast<Eight*>(to) + 2 * block;
+  out[0] = halves[0];
+  out[1] = halves[1];
+}
+
 }  // namespace
 }  // namespace spark
 
 extern "C" __global__ void __launch_bounds__(spark::nvfp4_activation_block::kThreads)
-    nvfp4_activation_codes(spark::Nvfp4ActivationArgs args) {
+    nvfp4_activation_codes(const float* x, spark::Nvfp4Rows to) {
   using namespace spark;
   const int64_t row = blockIdx.x;
-  const int blocks = args.cols / kNvfp4Block, across = padded_depth(args.cols / 4) / 4;
-  const Row source(args, row);
+  const int blocks = to.cols / kNvfp4Block, across = padded_depth(to.cols / 4) / 4;
+  const Row source(x, to.cols);
   for (int block = threadIdx.x; block < across; block += kThreads) {
     uint32_t codes[kNvfp4Block] = {};
-    if (block < blocks) args.scales[row * blocks + block] = source.quantize(block, codes);
+    if (block < blocks) to.scales[row * blocks + block] = source.quantize(block, codes);
     Packed packed;
 #pragma unroll
     for (int i = 0; i < kPackedBytes; ++i) {
       packed.pairs[i] = static_cast<uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
     }
-    reinterpret_cast<Packed*>(args.codes)[row * across + block] = packed;
+    reinterpret_cast<Packed*>(to.codes)[row * across + block] = packed;
   }
-  if (threadIdx.x == 0) args.factors[row] = multiply(source.tensor_scale(), args.w_scale);
+  if (threadIdx.x == 0) to.factors[row] = source.tensor_scale();
 }
 
 extern "C" __global__ void __launch_bounds__(spark::nvfp4_activation_block::kThreads)
-    nvfp4_activation_bf16(spark::Nvfp4ActivationArgs args) {
+    nvfp4_activation_bf16(const float* x, spark::Nvfp4Rows to) {
   using namespace spark;
   const int64_t row = blockIdx.x;
-  const int blocks = args.cols / kNvfp4Block, across = padded_depth(args.cols) / kNvfp4Block;
-  const Row source(args, row);
+  const int blocks = to.cols / kNvfp4Block, across = padded_depth(to.cols) / kNvfp4Block;
+  const Row source(x, to.cols);
   for (int block = threadIdx.x; block < across; block += kThreads) {
-    Eight halves[2] = {};
+    uint32_t codes[kNvfp4Block] = {};
+    float step = 0;
+    if (block < blocks) step = nvfp4_step(source.quantize(block, codes), source.tensor_scale());
+    store_values(to.codes, row * across + block, codes, step);
+  }
+}
+
+// Rows in codes, for a product that FP4 tensor cores do not take after all.
+extern "C" __global__ void __launch_bounds__(spark::nvfp4_activation_block::kThreads)
+    nvfp4_activation_decode(spark::Nvfp4Rows from, uint16_t* to) {
+  using namespace spark;
+  const int64_t row = blockIdx.x;
+  const int blocks = from.cols / kNvfp4Block, stride = padded_depth(from.cols / 4) / 4;
+  const int across = padded_depth(from.cols) / kNvfp4Block;
+  for (int block = threadIdx.x; block < across; block += kThreads) {
+    uint32_t codes[kNvfp4Block] = {};
+    float step = 0;
     if (block < blocks) {
-      uint32_t codes[kNvfp4Block];
-      const float step = nvfp4_step(source.quantize(block, codes), source.tensor_scale());
+      const Packed packed = reinterpret_cast<const Packed*>(from.codes)[row * stride + block];
 #pragma unroll
-      for (int i = 0; i < kNvfp4Block / 2; ++i) {
-        const float low = nvfp4_value(codes[2 * i], step);
-        halves[i / 4].pairs[i % 4] = round_pair(low, nvfp4_value(codes[2 * i + 1], step));
-      }
+      for (int i = 0; i < kNvfp4Block; ++i) codes[i] = packed.pairs[i / 2] >> i % 2 * 4 & 15u;
+      step = nvfp4_step(from.scales[row * blocks + block], from.factors[row]);
     }
-    Eight* out = reinterpret_cast<Eight*>(args.codes) + 2 * (row * across + block);
-    out[0] = halves[0];
-    out[1] = halves[1];
+    store_values(to, row * across + block, codes, step);
   }
 }

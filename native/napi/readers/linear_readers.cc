@@ -35,6 +35,30 @@ void expect_rounded(const LinearArgs& args) {
                                    " is for products in it, of ", kDepthUnit, " · n columns"));
 }
 
+// Whether `name`, rows that are rounded to NVFP4 for products, is given; refuses it where there are none.
+bool has_rounded(const Arguments& in, const char* name, const LinearArgs& args) {
+  if (!in.has(name)) return false;
+  expect_rounded_rows(in, name, args.weight.cols);
+  if (args.compute == Compute::kNVFP4) return true;
+  throw Error("ERR_SHAPE", message(name, " in nvfp4 is for products in it"));
+}
+
+// x, and where its rounded rows are wanted.
+void read_rows(Arguments& in, LinearArgs& args) {
+  const int64_t count = elements(args.tokens, args.weight.cols);
+  args.takes_rounded = in.has("xDtype") && in.text("xDtype") == "nvfp4" && has_rounded(in, "xDtype", args);
+  if (args.takes_rounded) {
+    args.x = in.input("x", DType::kBF16, count);
+    return;
+  }
+  args.x_dtype = read_float_type(in, "xDtype");
+  expect_rounded(args);
+  args.x = in.input("x", dtype_of(args.x_dtype), count);
+  if (has_rounded(in, "xRounded", args)) {
+    args.x_rounded = static_cast<uint16_t*>(in.output("xRounded", DType::kBF16, count));
+  }
+}
+
 }  // namespace
 
 FloatType read_float_type(const Arguments& in, const char* name) {
@@ -43,15 +67,19 @@ FloatType read_float_type(const Arguments& in, const char* name) {
   throw Error("ERR_UNSUPPORTED", message(name, " ", in.text(name), " is for CUDA. Use f32"));
 }
 
+void expect_rounded_rows(const Arguments& in, const char* name, int64_t cols) {
+  if (!in.placed()) throw Error("ERR_UNSUPPORTED", message(name, " in nvfp4 is for CUDA"));
+  if (cols % kRoundedUnit == 0) return;
+  throw Error("ERR_SHAPE", message(name, " in nvfp4 is for rows of ", kRoundedUnit, " · n columns"));
+}
+
 LinearArgs read_linear(Arguments& in) {
   LinearArgs args{};
   args.weight = in.stored_weight("weight");
   args.tokens = in.size("tokens");
   const int64_t rows = args.weight.rows;
   args.compute = in.compute("compute", args.weight);
-  args.x_dtype = read_float_type(in, "xDtype");
-  expect_rounded(args);
-  args.x = in.input("x", dtype_of(args.x_dtype), elements(args.tokens, args.weight.cols));
+  read_rows(in, args);
   args.row_scale = in.optional_input<float>("rowScale", rows);
   args.bias = in.optional_input<float>("bias", rows);
   args.residual = in.optional_input<float>("residual", elements(args.tokens, rows));

@@ -137,7 +137,15 @@ NormArgs read_norm(Arguments& in) {
   args.scale = in.optional_input<float>("scale", scales);
   args.bias = in.optional_input<float>("bias", scales);
   args.y_dtype = read_float_type(in, "yDtype");
-  args.y = in.output("y", dtype_of(args.y_dtype), count);
+  if (in.has("yRounded")) {
+    expect_rounded_rows(in, "yRounded", args.cols);
+    check(args.groups == 1 && args.inner == 1 && args.y_dtype == FloatType::kF32,
+          "yRounded is for groups and inner of 1, and y in f32");
+    args.y_rounded = static_cast<uint16_t*>(in.output("yRounded", DType::kBF16, count));
+    args.y = in.optional_output<float>("y", count);
+  } else {
+    args.y = in.output("y", dtype_of(args.y_dtype), count);
+  }
   args.mean = in.optional_output<float>("mean", args.rows);
   args.inv_std = in.optional_output<float>("invStd", args.rows);
   return args;

@@ -14,4 +14,7 @@ UnaryFn unary_fn(const Arguments& in);  // the field `fn`
 // Of an activation; f32 where it is absent, and on the CPU.
 FloatType read_float_type(const Arguments& in, const char* name);
 
+// Refuses `name`, rows rounded to NVFP4 for products, on the CPU and where `cols` do not fit.
+void expect_rounded_rows(const Arguments& in, const char* name, int64_t cols);
+
 }  // namespace spark::napi

@@ -2,7 +2,6 @@
 #include "backend/cuda/gemm/fp4_product.h"
 
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "backend/cuda/cuda.h"
@@ -23,31 +22,14 @@ using linear_mma_block::kTile;
 // Rows up to which reading the weight is all that costs time.
 constexpr int64_t kFew = linear_few_mma_block::kTokens;
 
-// The left operand in NVFP4, and what the rows of the product are multiplied by; as bf16 the numbers
-// themselves.
-class Activation {
- public:
-  enum class Form { kCodes, kBF16 };
+// Whether a way can have products along `depth`.
+bool takes_own(Fp4Ways ways, int64_t depth) { return ways.own && depth % 64 == 0; }
+bool takes_cublaslt(Fp4Ways ways, int64_t depth) { return ways.cublaslt && depth % 32 == 0; }
 
-  Activation(const ProductArgs& args, Form form)
-      : codes_(args.rows * padded_depth(form == Form::kCodes ? args.depth / 4 : args.depth) *
-               sizeof(uint16_t)),
-        scales_(form == Form::kCodes ? args.rows * args.depth / kNvfp4Block : 0),
-        factors_(form == Form::kCodes ? args.rows * sizeof(float) : 0) {
-    const bool codes = form == Form::kCodes;
-    launch("nvfp4_activation", codes ? "nvfp4_activation_codes" : "nvfp4_activation_bf16", Grid{args.rows},
-           Threads{nvfp4_activation_block::kThreads}, 0,
-           Nvfp4ActivationArgs{args.a.data, args.rows, args.depth, args.w.tensor_scale, this->codes(),
-                               scales(), factors()});
-  }
-
-  uint16_t* codes() const { return codes_.as<uint16_t>(); }
-  uint8_t* scales() const { return scales_.as<uint8_t>(); }
-  float* factors() const { return factors_.as<float>(); }
-
- private:
-  Scratch codes_, scales_, factors_;
-};
+size_t bytes_of(Nvfp4Form form, int64_t rows, int64_t cols) {
+  if (form == Nvfp4Form::kBF16) return rows * padded_depth(cols) * sizeof(uint16_t);
+  return rows * (padded_depth(cols / 4) * sizeof(uint16_t) + sizeof(float) + cols / kNvfp4Block);
+}
 
 // Block scales [rows, cols] in the tiles of cuBLASLt.
 class SwizzledScales {
@@ -62,25 +44,18 @@ class SwizzledScales {
   Scratch memory_;
 };
 
-void launch_own(const ProductArgs& args, const Activation& x, const Epilogue& to) {
+void launch_own(const ProductArgs& args, const Nvfp4Rows& x, const Epilogue& to) {
   launch("linear_fp4_mma", "linear_fp4_mma", Grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)},
          Threads{kThreads}, 0,
-         Fp4MmaArgs{args.rows, args.cols, args.depth, x.codes(), x.scales(), args.w.data, args.w.block_scale,
-                    x.factors(), to});
+         Fp4MmaArgs{args.rows, args.cols, args.depth, x.codes, x.scales, args.w.data, args.w.block_scale,
+                    x.factors, args.w.tensor_scale, to});
 }
 
-// Whether linear_fp4_mma can read the scales of the weight.
-bool fits_own(const ProductArgs& args) {
-  return args.depth % 64 == 0 && reinterpret_cast<uintptr_t>(args.w.block_scale) % 4 == 0;
-}
-
-bool fits_cublaslt(const ProductArgs& args) { return args.depth % 32 == 0 && is_blas_aligned(args.w.data); }
-
-bool launch_cublaslt(const ProductArgs& args, const Activation& x, float* sums) {
-  const SwizzledScales a_scales(args.rows, args.depth / kNvfp4Block, x.scales());
+bool launch_cublaslt(const ProductArgs& args, const Nvfp4Rows& x, float* sums) {
+  const SwizzledScales a_scales(args.rows, args.depth / kNvfp4Block, x.scales);
   const SwizzledScales w_scales(args.cols, args.depth / kNvfp4Block, args.w.block_scale);
   BlasProduct product{
-      DType::kNVFP4, args.rows,  args.cols, args.depth, x.codes(), 4 * padded_depth(args.depth / 4),
+      DType::kNVFP4, args.rows,  args.cols, args.depth, x.codes, 4 * padded_depth(args.depth / 4),
       args.w.data,   args.depth, true,      sums};
   product.a_scales = a_scales.data();
   product.w_scales = w_scales.data();
@@ -102,10 +77,29 @@ bool finish(const ProductArgs& args, const Epilogue& to, const float* factors,
 
 }  // namespace
 
-bool launch_fp4(const ProductArgs& args, Fp4Ways ways) {
-  const bool takes_own = ways.own && fits_own(args), cublaslt = ways.cublaslt && fits_cublaslt(args);
-  if (!takes_own && !cublaslt) return false;
-  const Activation x(args, Activation::Form::kCodes);
+Nvfp4Form nvfp4_form(int64_t rows, int64_t cols) {
+  if (rows <= kFew) return Nvfp4Form::kBF16;
+  const Fp4Ways ways = allowed_fp4_ways();
+  return takes_own(ways, cols) || takes_cublaslt(ways, cols) ? Nvfp4Form::kCodes : Nvfp4Form::kBF16;
+}
+
+Nvfp4Rows nvfp4_rows_in(void* memory, Nvfp4Form form, int64_t rows, int64_t cols) {
+  auto* codes = static_cast<uint16_t*>(memory);
+  if (form == Nvfp4Form::kBF16) return {rows, cols, codes, nullptr, nullptr};
+  auto* factors = reinterpret_cast<float*>(codes + rows * padded_depth(cols / 4));
+  return {rows, cols, codes, reinterpret_cast<uint8_t*>(factors + rows), factors};
+}
+
+Nvfp4Activation::Nvfp4Activation(Nvfp4Form form, const float* x, int64_t rows, int64_t cols, void* memory) {
+  if (!memory) memory = own_.emplace(bytes_of(form, rows, cols)).as<void>();
+  rows_ = nvfp4_rows_in(memory, form, rows, cols);
+  launch("nvfp4_activation", form == Nvfp4Form::kCodes ? "nvfp4_activation_codes" : "nvfp4_activation_bf16",
+         Grid{rows}, Threads{nvfp4_activation_block::kThreads}, 0, x, rows_);
+}
+
+bool launch_fp4(const ProductArgs& args, const Nvfp4Rows& x, Fp4Ways ways) {
+  const bool by_own = takes_own(ways, args.depth) && reinterpret_cast<uintptr_t>(args.w.block_scale) % 4 == 0;
+  const bool by_cublaslt = takes_cublaslt(ways, args.depth) && is_blas_aligned(args.w.data);
   const auto own = [&](const Epilogue& to) {
     if (args.depth2 == 0) return launch_own(args, x, to);
     finish(args, to, nullptr, [&](float* sums) {
@@ -114,10 +108,10 @@ bool launch_fp4(const ProductArgs& args, Fp4Ways ways) {
     });
   };
   const auto other = [&](const Epilogue& to) {
-    return finish(args, to, x.factors(), [&](float* sums) { return launch_cublaslt(args, x, sums); });
+    return finish(args, to, x.factors, [&](float* sums) { return launch_cublaslt(args, x, sums); });
   };
-  if (!takes_own) return other(args.epilogue);
-  if (cublaslt) {
+  if (!by_own) return by_cublaslt && other(args.epilogue);
+  if (by_cublaslt) {
     const std::string key = message("fp4 ", args.rows, " ", args.cols, " ", args.depth, " ", args.depth2);
     enqueue_faster({key, args.rows, args.cols, args.epilogue, own, other});
   } else {
@@ -126,13 +120,25 @@ bool launch_fp4(const ProductArgs& args, Fp4Ways ways) {
   return true;
 }
 
-void launch_nvfp4_rows(const ProductArgs& args) {
+void launch_nvfp4_rows(const ProductArgs& args, uint16_t* rounded) {
   ProductArgs product = args;
   product.compute = Compute::kBF16;
-  if (args.rows == 0 || args.cols == 0 || args.depth == 0) return launch_mma_rows(product);
-  if (args.rows > kFew && launch_fp4(args, allowed_fp4_ways())) return;
-  const Activation x(args, Activation::Form::kBF16);
-  product.packed_a = x.codes();
+  if (args.rows == 0 || args.depth == 0) return launch_mma_rows(product);
+  const Nvfp4Form form = nvfp4_form(args.rows, args.depth);
+  std::optional<Nvfp4Activation> own;
+  if (!args.packed_a) own.emplace(form, args.a.data, args.rows, args.depth, rounded);
+  auto* given = const_cast<uint16_t*>(args.packed_a);  // is only read
+  const Nvfp4Rows x = own ? own->rows() : nvfp4_rows_in(given, form, args.rows, args.depth);
+  if (args.cols == 0) return;
+  if (form == Nvfp4Form::kBF16) {
+    product.packed_a = x.codes;
+    return launch_mma_rows(product);
+  }
+  if (launch_fp4(args, x, allowed_fp4_ways())) return;
+  const Scratch decoded(bytes_of(Nvfp4Form::kBF16, args.rows, args.depth));
+  product.packed_a = decoded.as<uint16_t>();
+  launch("nvfp4_activation", "nvfp4_activation_decode", Grid{args.rows},
+         Threads{nvfp4_activation_block::kThreads}, 0, x, decoded.as<uint16_t>());
   launch_mma_rows(product);
 }
 

@@ -87,7 +87,8 @@ std::optional<std::string> try_way(Device& device, const Problem& problem, Fp4Wa
   const size_t result = staging.size();
   auto* y = static_cast<float*>(put(nothing, Access::kReadWrite));
   const ProductArgs product = with_rows(kTokens, rows_of(x, kCols), problem.weight(data, scales), y);
-  if (!launch_fp4(product, way)) return std::nullopt;
+  const Nvfp4Activation codes(Nvfp4Form::kCodes, x, kTokens, kCols);
+  if (!launch_fp4(product, codes.rows(), way)) return std::nullopt;
   staging.fetch();
   staging.wait();
   return difference(problem, static_cast<const float*>(staging.written(result)));

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/gemm/cublaslt.h"
+#include "backend/cuda/gemm/fp4_product.h"
 #include "backend/cuda/gemm/product.h"
 #include "backend/cuda/runtime/launch.h"
 #include "core/error.h"
@@ -11,8 +12,8 @@
 namespace spark::cuda {
 
 void linear(const LinearArgs& args) {
-  const bool packed = args.x_dtype != FloatType::kF32;
-  if (packed && !is_blas_aligned(args.x)) {
+  const bool packed = args.x_dtype != FloatType::kF32 || args.takes_rounded;
+  if ((packed && !is_blas_aligned(args.x)) || !is_blas_aligned(args.x_rounded)) {
     throw Error("ERR_ARGUMENT", "x in 16 bits must begin on a multiple of 16 bytes");
   }
   const Lines x = packed ? Lines{} : rows_of(static_cast<const float*>(args.x), args.weight.cols);
@@ -25,7 +26,7 @@ void linear(const LinearArgs& args) {
   product.epilogue.activation = args.activation;
   product.epilogue.residual = args.residual;
   product.compute = args.compute;
-  launch_rows(product);
+  args.x_rounded ? launch_nvfp4_rows(product, args.x_rounded) : launch_rows(product);
 }
 
 void gather_rows(const GatherRowsArgs& args) {

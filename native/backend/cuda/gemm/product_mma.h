@@ -26,7 +26,8 @@ class Packed {
 bool takes_sums(const ProductMmaArgs& args);
 
 // Second segment (of `number`) and epilogue, where the sum of parts[count, rows, cols], in their order, is
-// what the first segment comes to, but for factors[rows], which may be null.
+// what the first segment comes to, but for factors[rows] and the tensor scale of the weight, by which both
+// it is multiplied unless factors are null.
 void launch_epilogue(DType number, const ProductMmaArgs& args, const float* parts, int64_t count = 1,
                      const float* factors = nullptr);
 

@@ -1,0 +1,87 @@
+// rounded-activations.ts: activations in NVFP4. A product in it rounds the rows that it reads; rows of several products, or of
+// a normalization, are rounded once: by the normalization, or by the first of the products. No result changes by a bit.
+
+import { mapPaced, type Paced } from '../core/paced.js'
+import { sameSize } from '../core/size.js'
+import { roundedUnit } from '../kernels/linear-args.js'
+import { Buffer, type Operand, operandsOf, type Step } from './program.js'
+
+type Product = Extract<Step, { op: 'linear' }>
+type Norm = Extract<Step, { op: 'norm' }>
+
+/** What steps do with a buffer. */
+interface Uses {
+  /** Products in NVFP4 that read all of it, in their order. */
+  readonly products: Product[]
+  /** Steps that write to it, in front of those products. */
+  readonly writers: Step[]
+  /** Whether it is read in f32, or changed when the first product has read it. */
+  isReadElsewhere: boolean
+  isChanged: boolean
+}
+
+/** Lets products in NVFP4 that read the same rows share what one step has rounded. */
+export function* roundOnce(steps: readonly Step[]): Paced<Step[]> {
+  const changes = new Map<Step, object>()
+  for (const [buffer, uses] of yield* usesOf(steps)) {
+    yield
+    const [first, ...others] = uses.products
+    if (!first || uses.isChanged) continue
+    const rounded = new Buffer('bf16', buffer.count, 'arena')
+    const norm = normOf(buffer, uses)
+    if (!norm && others.length === 0) continue
+    const isUnread = !uses.isReadElsewhere && buffer.storage === 'arena'
+    if (norm) changes.set(norm, { yRounded: rounded.write(), ...(isUnread && { y: undefined }) })
+    else changes.set(first, { xRounded: rounded.write() })
+    for (const product of norm ? uses.products : others)
+      changes.set(product, { x: rounded.read(), xDtype: 'nvfp4' })
+  }
+  return yield* mapPaced(steps, step => {
+    const changed = changes.get(step)
+    return changed ? ({ ...step, args: { ...step.args, ...changed } } as Step) : step
+  })
+}
+
+function* usesOf(steps: readonly Step[]): Paced<Map<Buffer, Uses>> {
+  const all = new Map<Buffer, Uses>()
+  for (const step of steps) {
+    yield
+    for (const [name, arg] of Object.entries(step.args))
+      for (const operand of operandsOf(arg)) {
+        const uses = all.get(operand.buffer) ?? {
+          ...{ products: [], writers: [], isReadElsewhere: false, isChanged: false },
+        }
+        all.set(operand.buffer, uses)
+        if (operand.access !== 'read') {
+          uses.writers.push(step)
+          uses.isChanged ||= uses.products.length > 0
+        }
+        if (name === 'x' && isRounding(step, operand) && sharesRows(step, uses)) uses.products.push(step)
+        else if (operand.access !== 'write') uses.isReadElsewhere = true
+      }
+  }
+  return all
+}
+
+/** Whether it is a product that rounds all rows of an operand. */
+const isRounding = (step: Step, operand: Operand): step is Product =>
+  step.op === 'linear' &&
+  step.args.compute === 'nvfp4' &&
+  typeof step.args.weight.cols === 'number' &&
+  step.args.weight.cols % roundedUnit === 0 &&
+  isWhole(operand)
+
+/** Whether its rows are as long as those of the other products. */
+const sharesRows = ({ args }: Product, { products: [first] }: Uses): boolean =>
+  !first || first.args.weight.cols === args.weight.cols
+
+/** The normalization that writes the rows of a buffer. */
+function normOf(buffer: Buffer, { products: [first], writers: [writer, ...others] }: Uses): Norm | undefined {
+  if (writer?.op !== 'norm' || others.length > 0) return undefined
+  const { y, cols, groups, inner, yDtype } = writer.args
+  const isPlain = groups === 1 && inner === 1 && yDtype === undefined
+  const isRow = y?.buffer === buffer && isWhole(y) && sameSize(cols, first!.args.weight.cols)
+  return isPlain && isRow ? writer : undefined
+}
+
+const isWhole = ({ offset, count, buffer }: Operand): boolean => offset === 0 && sameSize(count, buffer.count)

@@ -22,7 +22,9 @@ if (values.plans) {
   const { prefillTable, trafficTable } = await import('./plans.js')
   const { imageTable } = await import('./images.js')
   console.log(await trafficTable())
-  console.log(`\n${await prefillTable('Q4_K', 'f32')}\n\n${await prefillTable('NVFP4', 'nvfp4')}\n\n${await imageTable()}`)
+  console.log(
+    `\n${await prefillTable('Q4_K', 'f32')}\n\n${await prefillTable('NVFP4', 'nvfp4')}\n\n${await imageTable()}`,
+  )
   process.exit()
 }
 const chosen = (/** @type {string} */ name) => positionals.every(part => name.includes(part))

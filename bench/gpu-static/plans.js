@@ -103,17 +103,18 @@ const codeBytes = ({ count }) => (Number(count) * 9) / 16
 
 /** Bytes of activations that a step reads and writes, those of its packed rows included. @param {Step} step */
 function activationBytesOf(step) {
+  const { xDtype = 'f32', xRounded = undefined } = step.op === 'linear' ? step.args : {}
   let bytes = 0
   for (const [name, operand] of operandsOf(step.args)) {
     const { buffer, count } = operand
     if (['constant', 'state'].includes(buffer.storage)) continue
-    const isCodes = name.endsWith('Rounded') || (name === 'x' && step.args.xDtype === 'nvfp4')
+    const isCodes = name.endsWith('Rounded') || (name === 'x' && xDtype === 'nvfp4')
     bytes += isCodes ? codeBytes(operand) : elementBytes(buffer.dtype, Number(count))
   }
   const [packed, rounded] = [packedRows(step), roundedRows(step)]
   if (packed) bytes += elementBytes('bf16', 2 * Number(packed.count))
   // A product reads what it has rounded; where others do so, too, the store is an operand already.
-  if (rounded) bytes += codeBytes(rounded) * (step.args.xRounded ? 1 : 2)
+  if (rounded) bytes += codeBytes(rounded) * (xRounded ? 1 : 2)
   return bytes
 }
 

@@ -137,7 +137,8 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const direct = yield* removeDead(yield* readInPlace(laidOut), outputs)
   const copied = yield* joinAdamw(yield* elideCopies(direct))
   const joined = packing ? yield* compactImages(yield* joinConvolutions(copied)) : copied
-  const steps = backend === 'cuda' ? yield* roundOnce(yield* halveImages(yield* halveActivations(joined))) : joined
+  const steps =
+    backend === 'cuda' ? yield* roundOnce(yield* halveImages(yield* halveActivations(joined))) : joined
   yield* shareInPlace(steps)
   const ends = [...inputs, ...outputs, ...state].map(({ buffer }) => buffer)
   const buffers = yield* buffersOf([...sizing, ...steps], ends)

@@ -130,7 +130,9 @@ check(
 )
 
 t.test('families', { skip: noHostCompiler }, async t => {
-  const unchecked = kernelFamilies.filter(family => !checked.has(family) && !checkedElsewhere.includes(family))
+  const unchecked = kernelFamilies.filter(
+    family => !checked.has(family) && !checkedElsewhere.includes(family),
+  )
   t.strictSame(unchecked, [], 'kernel families without a test')
   for (const family of checkedElsewhere) checked.delete(family)
   t.strictSame(notLaunched([...checked.values()].flat(), log), [], 'kernels that are not launched')

@@ -191,7 +191,8 @@ export async function prefillTable(format, activations) {
   const [one, two] = await Promise.all(
     [1, 2].map(layers => prefillTraffic(format, { ...layer, layers }, prompts, activations)),
   )
-  const lines = [`${format}, activations in ${activations}`, 'tokens  launches  bytes of activations']
+  const rounded = activations === 'nvfp4' ? ', activations in nvfp4' : ''
+  const lines = [`${format}${rounded}`, 'tokens  launches  bytes of activations']
   for (const [i, tokens] of prompts.entries()) {
     const [launches, bytes] = [two[i].launches - one[i].launches, two[i].bytes - one[i].bytes]
     lines.push([`${tokens}`.padStart(6), `${launches}`.padStart(8), `${bytes}`.padStart(20)].join('  '))

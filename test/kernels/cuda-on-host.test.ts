@@ -118,7 +118,14 @@ check(
     'paged_attention',
     'paged_attention_mma',
   ],
-  ['conv/conv', 'ops/normalization', 'attention/attention', 'attention/paged_attention'],
+  [
+    ...['conv/conv', 'ops/normalization', 'attention/attention', 'attention/paged_attention'],
+    // A normalization asks how products in NVFP4 take their rows.
+    ...['linear', 'linear_integer', 'product', 'product_mma', 'fp4_product', 'fp4_test'].map(
+      name => `gemm/${name}`,
+    ),
+    ...['amax', 'swizzle'].map(name => `quantize/${name}`),
+  ],
 )
 
 const ops = ['pool', 'dropout', 'scatter', 'grid_sample', 'recurrent', 'adamw', 'warp_frames']

@@ -83,6 +83,7 @@ check(
     'gemm/product_mma',
     'gemm/fp4_product',
     'gemm/fp4_test',
+    'gemm/fp4_ways',
     'dora/dora',
     'dora/dora_mixed',
     'dora/dora_weight',
@@ -91,6 +92,7 @@ check(
     'ops/adamw',
     'ops/normalization',
     'quantize/amax',
+    'quantize/nvfp4_rows',
     'quantize/swizzle',
   ],
 )
@@ -119,12 +121,12 @@ check(
     'paged_attention_mma',
   ],
   [
-    ...['conv/conv', 'ops/normalization', 'attention/attention', 'attention/paged_attention'],
-    // A normalization asks how products in NVFP4 take their rows.
-    ...['linear', 'linear_integer', 'product', 'product_mma', 'fp4_product', 'fp4_test'].map(
-      name => `gemm/${name}`,
-    ),
-    ...['amax', 'swizzle'].map(name => `quantize/${name}`),
+    'conv/conv',
+    'attention/attention',
+    'attention/paged_attention',
+    'ops/normalization',
+    'quantize/nvfp4_rows',
+    'gemm/fp4_ways',
   ],
 )
 

@@ -2,34 +2,23 @@
 #include "backend/cuda/gemm/fp4_product.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/gemm/choice.h"
 #include "backend/cuda/gemm/cublaslt.h"
-#include "backend/cuda/gemm/fp4_test.h"
 #include "backend/cuda/gemm/product_mma.h"
+#include "backend/cuda/quantize/nvfp4_rows.h"
 #include "backend/cuda/runtime/launch.h"
 #include "core/error.h"
 #include "kernels/gemm/blocks.h"
-#include "kernels/quantize/blocks.h"
 
 namespace spark::cuda {
 namespace {
 
 using linear_mma_block::kThreads;
 using linear_mma_block::kTile;
-// Rows up to which reading the weight is all that costs time.
-constexpr int64_t kFew = linear_few_mma_block::kTokens;
-
-// Whether a way can have products along `depth`.
-bool takes_own(Fp4Ways ways, int64_t depth) { return ways.own && depth % 64 == 0; }
-bool takes_cublaslt(Fp4Ways ways, int64_t depth) { return ways.cublaslt && depth % 32 == 0; }
-
-size_t bytes_of(Nvfp4Form form, int64_t rows, int64_t cols) {
-  if (form == Nvfp4Form::kBF16) return rows * padded_depth(cols) * sizeof(uint16_t);
-  return rows * (padded_depth(cols / 4) * sizeof(uint16_t) + sizeof(float) + cols / kNvfp4Block);
-}
 
 // Block scales [rows, cols] in the tiles of cuBLASLt.
 class SwizzledScales {
@@ -77,29 +66,9 @@ bool finish(const ProductArgs& args, const Epilogue& to, const float* factors,
 
 }  // namespace
 
-Nvfp4Form nvfp4_form(int64_t rows, int64_t cols) {
-  if (rows <= kFew) return Nvfp4Form::kBF16;
-  const Fp4Ways ways = allowed_fp4_ways();
-  return takes_own(ways, cols) || takes_cublaslt(ways, cols) ? Nvfp4Form::kCodes : Nvfp4Form::kBF16;
-}
-
-Nvfp4Rows nvfp4_rows_in(void* memory, Nvfp4Form form, int64_t rows, int64_t cols) {
-  auto* codes = static_cast<uint16_t*>(memory);
-  if (form == Nvfp4Form::kBF16) return {rows, cols, codes, nullptr, nullptr};
-  auto* factors = reinterpret_cast<float*>(codes + rows * padded_depth(cols / 4));
-  return {rows, cols, codes, reinterpret_cast<uint8_t*>(factors + rows), factors};
-}
-
-Nvfp4Activation::Nvfp4Activation(Nvfp4Form form, const float* x, int64_t rows, int64_t cols, void* memory) {
-  if (!memory) memory = own_.emplace(bytes_of(form, rows, cols)).as<void>();
-  rows_ = nvfp4_rows_in(memory, form, rows, cols);
-  launch("nvfp4_activation", form == Nvfp4Form::kCodes ? "nvfp4_activation_codes" : "nvfp4_activation_bf16",
-         Grid{rows}, Threads{nvfp4_activation_block::kThreads}, 0, x, rows_);
-}
-
 bool launch_fp4(const ProductArgs& args, const Nvfp4Rows& x, Fp4Ways ways) {
-  const bool by_own = takes_own(ways, args.depth) && reinterpret_cast<uintptr_t>(args.w.block_scale) % 4 == 0;
-  const bool by_cublaslt = takes_cublaslt(ways, args.depth) && is_blas_aligned(args.w.data);
+  const bool by_own = ways.takes_own(args.depth) && reinterpret_cast<uintptr_t>(args.w.block_scale) % 4 == 0;
+  const bool by_cublaslt = ways.takes_cublaslt(args.depth) && is_blas_aligned(args.w.data);
   const auto own = [&](const Epilogue& to) {
     if (args.depth2 == 0) return launch_own(args, x, to);
     finish(args, to, nullptr, [&](float* sums) {
@@ -135,10 +104,9 @@ void launch_nvfp4_rows(const ProductArgs& args, uint16_t* rounded) {
     return launch_mma_rows(product);
   }
   if (launch_fp4(args, x, allowed_fp4_ways())) return;
-  const Scratch decoded(bytes_of(Nvfp4Form::kBF16, args.rows, args.depth));
+  const Scratch decoded(nvfp4_bytes(Nvfp4Form::kBF16, args.rows, args.depth));
+  decode_nvfp4(x, decoded.as<uint16_t>());
   product.packed_a = decoded.as<uint16_t>();
-  launch("nvfp4_activation", "nvfp4_activation_decode", Grid{args.rows},
-         Threads{nvfp4_activation_block::kThreads}, 0, x, decoded.as<uint16_t>());
   launch_mma_rows(product);
 }
 

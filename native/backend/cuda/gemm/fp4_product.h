@@ -3,38 +3,10 @@
 // multiply the same numbers.
 #pragma once
 
-#include <optional>
-
-#include "backend/cuda/runtime/memory.h"
+#include "backend/cuda/gemm/fp4_ways.h"
 #include "kernels/gemm/product_args.h"
 
 namespace spark::cuda {
-
-// How rows in NVFP4 lie in memory: struct Nvfp4Rows.
-enum class Nvfp4Form { kCodes, kBF16 };
-
-// The form that products on the current device take of so many rows, whatever the weight.
-Nvfp4Form nvfp4_form(int64_t rows, int64_t cols);
-
-// Rows in `memory`.
-Nvfp4Rows nvfp4_rows_in(void* memory, Nvfp4Form form, int64_t rows, int64_t cols);
-
-// x[rows, cols] in NVFP4, in `memory` or in some of its own, which may go out of scope when the last kernel
-// that reads it is enqueued.
-class Nvfp4Activation {
- public:
-  Nvfp4Activation(Nvfp4Form form, const float* x, int64_t rows, int64_t cols, void* memory = nullptr);
-  const Nvfp4Rows& rows() const { return rows_; }
-
- private:
-  std::optional<Scratch> own_;
-  Nvfp4Rows rows_;
-};
-
-// Ways to form such a product on FP4 tensor cores: linear_fp4_mma.cu, and cuBLASLt.
-struct Fp4Ways {
-  bool own = false, cublaslt = false;
-};
 
 // As launch_rows of product.h. `a` is a matrix without factors, or packed_a has its rows in NVFP4, in
 // nvfp4_form(); otherwise they are left in `rounded` unless that is null.

@@ -2,14 +2,14 @@
 #include "backend/cuda/gemm/fp4_test.h"
 
 #include <cmath>
-#include <map>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
 #include "backend/cpu/cpu.h"
 #include "backend/cuda/gemm/cublaslt.h"
+#include "backend/cuda/gemm/fp4_product.h"
 #include "backend/cuda/gemm/product.h"
+#include "backend/cuda/quantize/nvfp4_rows.h"
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/staging.h"
 #include "core/error.h"
@@ -94,17 +94,6 @@ std::optional<std::string> try_way(Device& device, const Problem& problem, Fp4Wa
   return difference(problem, static_cast<const float*>(staging.written(result)));
 }
 
-// By the device's number and not its object, which is another after a failure.
-struct Allowed {
-  std::mutex mutex;
-  std::map<int, Fp4Ways> of;
-
-  static Allowed& get() {
-    static Allowed* allowed = new Allowed;  // leaked: used until the process is gone
-    return *allowed;
-  }
-};
-
 }  // namespace
 
 std::optional<std::string> test_fp4(int ordinal, Fp4Ways way) {
@@ -120,19 +109,6 @@ std::optional<std::string> test_fp4(int ordinal, Fp4Ways way) {
     if (std::string_view(error.code) == "ERR_OUT_OF_MEMORY") throw;
     return message("failed: ", error.what());
   }
-}
-
-void allow_fp4(int ordinal, Fp4Ways ways) {
-  Allowed& allowed = Allowed::get();
-  std::lock_guard lock(allowed.mutex);
-  allowed.of.try_emplace(ordinal, ways);
-}
-
-Fp4Ways allowed_fp4_ways() {
-  Allowed& allowed = Allowed::get();
-  std::lock_guard lock(allowed.mutex);
-  const auto found = allowed.of.find(Device::current().ordinal);
-  return found == allowed.of.end() ? Fp4Ways{} : found->second;
 }
 
 }  // namespace spark::cuda

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "backend/cuda/gemm/fp4_product.h"
+#include "backend/cuda/gemm/fp4_ways.h"
 
 namespace spark::cuda {
 
@@ -13,12 +13,5 @@ namespace spark::cuda {
 // when the GPU or cuBLASLt has no such product. What it launches may ruin the context or never end. Throws
 // what keeps it from an answer: ERR_NO_CUDA, ERR_OUT_OF_MEMORY, a device that does not open.
 std::optional<std::string> test_fp4(int ordinal, Fp4Ways way);
-
-// Lets products on a device go by `ways`. The first answer of a process stands, so that what products are
-// formed by does not change between calls.
-void allow_fp4(int ordinal, Fp4Ways ways);
-
-// What the current device may use; nothing until it was allowed.
-Fp4Ways allowed_fp4_ways();
 
 }  // namespace spark::cuda

@@ -1,7 +1,7 @@
 // normalization.cc: launchers of softmax, normalizations and batch statistics.
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/gemm/cublaslt.h"
-#include "backend/cuda/gemm/fp4_product.h"
+#include "backend/cuda/quantize/nvfp4_rows.h"
 #include "backend/cuda/runtime/launch.h"
 #include "core/error.h"
 

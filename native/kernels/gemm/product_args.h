@@ -63,9 +63,10 @@ struct ProductArgs {
   int64_t depth2 = 0;
   Lines a2{}, b2{};
   Epilogue epilogue{};
-  Compute compute = Compute::kF32;     // bf16, f16: a ProductMmaArgs is made of it
-  const uint16_t* packed_a = nullptr;  // `a` in 16 bits, with the row scales of a weight whose columns are
-                                       // lines; of a product in NVFP4 as rounded rows
+  Compute compute = Compute::kF32;      // bf16, f16: a ProductMmaArgs is made of it
+  const uint16_t* packed_a = nullptr;   // bf16, f16: `a` in them, struct PackArgs, with the row scales of a
+                                        // weight whose columns are lines
+  const uint16_t* rounded_a = nullptr;  // nvfp4: `a` as struct Nvfp4Rows, in the form of nvfp4_form()
   float* parts = nullptr;  // [chunks of both segments, rows, cols]: sums of each instead; f32 only
 };
 

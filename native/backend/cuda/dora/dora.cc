@@ -55,7 +55,7 @@ void forward(const DoraForwardArgs& args, Lines low_rank, const uint16_t* packed
   product.epilogue.col_factor = args.gain;
   product.epilogue.bias = args.bias;
   product.compute = args.compute;
-  product.packed_a = args.compute == Compute::kNVFP4 ? nullptr : packed_x;  // else it would be rounded rows
+  product.packed_a = packed_x;
   launch_rows(product);
 }
 

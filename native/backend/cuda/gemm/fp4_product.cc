@@ -95,8 +95,8 @@ void launch_nvfp4_rows(const ProductArgs& args, uint16_t* rounded) {
   if (args.rows == 0 || args.depth == 0) return launch_mma_rows(product);
   const Nvfp4Form form = nvfp4_form(args.rows, args.depth);
   std::optional<Nvfp4Activation> own;
-  if (!args.packed_a) own.emplace(form, args.a.data, args.rows, args.depth, rounded);
-  auto* given = const_cast<uint16_t*>(args.packed_a);  // is only read
+  if (!args.rounded_a) own.emplace(form, args.a.data, args.rows, args.depth, rounded);
+  auto* given = const_cast<uint16_t*>(args.rounded_a);  // is only read
   const Nvfp4Rows x = own ? own->rows() : nvfp4_rows_in(given, form, args.rows, args.depth);
   if (args.cols == 0) return;
   if (form == Nvfp4Form::kBF16) {

@@ -8,8 +8,8 @@
 
 namespace spark::cuda {
 
-// As launch_rows of product.h. `a` is a matrix without factors, or packed_a has its rows in NVFP4, in
-// nvfp4_form(); otherwise they are left in `rounded` unless that is null.
+// As launch_rows of product.h. `a` is a matrix without factors, unless there is rounded_a; rows that are
+// rounded here are left in `rounded` unless that is null. packed_a plays no part.
 void launch_nvfp4_rows(const ProductArgs& args, uint16_t* rounded = nullptr);
 
 // The product of rows in codes by one of `ways`, the faster one where there are two; false when none has such

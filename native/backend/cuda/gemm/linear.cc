@@ -12,13 +12,15 @@
 namespace spark::cuda {
 
 void linear(const LinearArgs& args) {
-  const bool packed = args.x_dtype != FloatType::kF32 || args.takes_rounded;
-  if ((packed && !is_blas_aligned(args.x)) || !is_blas_aligned(args.x_rounded)) {
+  const bool halves = args.x_dtype != FloatType::kF32 || args.takes_rounded;
+  if ((halves && !is_blas_aligned(args.x)) || !is_blas_aligned(args.x_rounded)) {
     throw Error("ERR_ARGUMENT", "x in 16 bits must begin on a multiple of 16 bytes");
   }
-  const Lines x = packed ? Lines{} : rows_of(static_cast<const float*>(args.x), args.weight.cols);
+  const Lines x = halves ? Lines{} : rows_of(static_cast<const float*>(args.x), args.weight.cols);
   ProductArgs product = with_rows(args.tokens, x, args.weight, static_cast<float*>(args.y));
-  if (packed) product.packed_a = static_cast<const uint16_t*>(args.x);
+  if (halves) {
+    (args.takes_rounded ? product.rounded_a : product.packed_a) = static_cast<const uint16_t*>(args.x);
+  }
   product.epilogue.out_dtype = args.y_dtype;
   product.epilogue.col_factor = args.row_scale;
   product.epilogue.mask = args.gate;

@@ -69,6 +69,7 @@ bool finish(const ProductArgs& args, const Epilogue& to, const float* factors,
 bool launch_fp4(const ProductArgs& args, const Nvfp4Rows& x, Fp4Ways ways) {
   const bool by_own = ways.takes_own(args.depth) && reinterpret_cast<uintptr_t>(args.w.block_scale) % 4 == 0;
   const bool by_cublaslt = ways.takes_cublaslt(args.depth) && is_blas_aligned(args.w.data);
+  if (by_own) check_weight(args.w);
   const auto own = [&](const Epilogue& to) {
     if (args.depth2 == 0) return launch_own(args, x, to);
     finish(args, to, nullptr, [&](float* sums) {

@@ -8,7 +8,6 @@
 #include "backend/cuda/gemm/product_mma.h"
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/launch.h"
-#include "backend/cuda/runtime/limits.h"
 #include "kernels/gemm/blocks.h"
 
 namespace spark::cuda {
@@ -20,11 +19,6 @@ using linear_block::kTile;
 constexpr int64_t kTilesOfProcessor = 2;  // fewer leave processors without work
 constexpr int64_t kFewestParts = 4;       // of a sum for which one more kernel is worth it
 constexpr size_t kMostPartBytes = size_t{32} << 20;
-
-void check_sizes(const Weight& weight) {
-  check_size("a product", "rows of the weight", weight.rows);
-  check_size("a product", "columns of the weight", weight.cols);
-}
 
 // Where tiles are few, chunks are summed apart and added in the order of a single sum, which changes no bit.
 void launch_product(const char* kernel, const ProductArgs& args) {
@@ -80,7 +74,6 @@ ProductArgs with_columns(int64_t rows, Lines a, const Weight& weight, float* out
 }
 
 void launch_rows(const ProductArgs& args) {
-  check_sizes(args.w);
   switch (args.compute) {
     case Compute::kF32:
       return launch_product("linear_", args);
@@ -95,7 +88,6 @@ void launch_rows(const ProductArgs& args) {
 }
 
 void launch_columns(const ProductArgs& args) {
-  check_sizes(args.w);
   args.compute == Compute::kF32 ? launch_product("linear_backward_", args) : launch_mma_columns(args);
 }
 

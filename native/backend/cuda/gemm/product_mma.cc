@@ -10,6 +10,7 @@
 #include "backend/cuda/gemm/cublaslt.h"
 #include "backend/cuda/gemm/product.h"
 #include "backend/cuda/runtime/launch.h"
+#include "backend/cuda/runtime/limits.h"
 #include "core/error.h"
 #include "kernels/gemm/blocks.h"
 
@@ -115,7 +116,9 @@ bool reads_floats(const ProductArgs& args) {
 
 void launch_mma(const ProductArgs& args, bool rows) {
   const DType number = number_of(args.compute);
-  if (rows && args.rows <= kFew && reads_floats(args) && !is_narrow(args)) {
+  const bool narrow = is_narrow(args), few = rows && args.rows <= kFew;
+  if (!narrow && !few) check_weight(args.w);
+  if (few && !narrow && reads_floats(args)) {
     const Packed a2(number, args.a2, args.rows, args.depth2), b2(number, args.b2, args.cols, args.depth2);
     return launch_few(number, {args.rows, args.cols, args.depth, nullptr, args.w, args.depth2, a2.data(),
                                b2.data(), args.epilogue, args.a.data});
@@ -125,11 +128,11 @@ void launch_mma(const ProductArgs& args, bool rows) {
   if (!args.packed_a)
     own.emplace(number, args.a, args.rows, args.depth, row_scaled && !rows ? args.w.row_scale : nullptr);
   const uint16_t* a = own ? own->data() : args.packed_a;
-  if (is_narrow(args)) return launch_narrow(args, a, rows);
+  if (narrow) return launch_narrow(args, a, rows);
   const Packed a2(number, args.a2, args.rows, args.depth2), b2(number, args.b2, args.cols, args.depth2);
   const ProductMmaArgs mma{args.rows, args.cols, args.depth,   a, args.w, args.depth2,
                            a2.data(), b2.data(), args.epilogue};
-  if (rows && args.rows <= kFew) return launch_few(number, mma);
+  if (few) return launch_few(number, mma);
   const auto with = [&](const Epilogue& to) {
     ProductMmaArgs changed = mma;
     changed.epilogue = to;
@@ -167,6 +170,11 @@ Packed::Packed(DType number, const Lines& lines, int64_t count, int64_t depth, c
     launch("pack", std::string("pack_columns_") + dtype_name(number),
            Grid{ceil_div(count, kSide) * (padded_depth(depth) / kSide)}, Threads{kSide, kHeight}, 0, args);
   }
+}
+
+void check_weight(const Weight& weight) {
+  check_size("a product on tensor cores", "rows of the weight", weight.rows);
+  check_size("a product on tensor cores", "columns of the weight", weight.cols);
 }
 
 bool takes_sums(const ProductMmaArgs& args) {

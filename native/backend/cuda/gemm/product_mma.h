@@ -22,6 +22,10 @@ class Packed {
   Scratch memory_;
 };
 
+// Refuses a weight with too many rows or columns for 32 bits, in which kernels on tensor cores count them,
+// except those for few rows.
+void check_weight(const Weight& weight);
+
 // Whether cuBLASLt may store the sums where the epilogue wants them: as they are, row by row, aligned.
 bool takes_sums(const ProductMmaArgs& args);
 

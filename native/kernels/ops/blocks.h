@@ -11,6 +11,11 @@ namespace view_block {
 constexpr int kThreads = 256, kFull = 1024, kElements = 4;
 }
 
+// normalization.cu: a row or a channel; a row of a normalization that is long.
+namespace normalization_block {
+constexpr int kThreads = 256, kThreadsOfLong = 1024;
+}
+
 // top_k.cu: a row.
 namespace top_k_block {
 constexpr int kThreads = 256;

@@ -5,14 +5,14 @@
 #include "backend/network_args.h"
 #include "core/quantizers.h"
 #include "kernels/gemm/product_args.h"
+#include "kernels/ops/blocks.h"
 #include "kernels/reduce.cuh"
 #include "kernels/store.cuh"
 
 namespace spark {
 namespace {
 
-constexpr int kAhead = 4;           // elements of a thread whose loads are under way
-constexpr int kMostThreads = 1024;  // kThreadsOfLong of native/backend/cuda/ops/normalization.cc
+constexpr int kAhead = 4;  // elements of a thread whose loads are under way
 
 // use(i, load(i)) for each i < count of this thread, in order.
 template <typename Load, typename Use>
@@ -209,12 +209,12 @@ SPARK_DEFINE(f32, kF32)
 SPARK_DEFINE(bf16, kBF16)
 SPARK_DEFINE(f16, kF16)
 
-extern "C" __global__ void __launch_bounds__(spark::kMostThreads)
+extern "C" __global__ void __launch_bounds__(spark::normalization_block::kThreadsOfLong)
     norm_nvfp4_codes(spark::NormArgs args, spark::Nvfp4Rows to) {
   spark::norm_nvfp4<true>(args, to);
 }
 
-extern "C" __global__ void __launch_bounds__(spark::kMostThreads)
+extern "C" __global__ void __launch_bounds__(spark::normalization_block::kThreadsOfLong)
     norm_nvfp4_bf16(spark::NormArgs args, spark::Nvfp4Rows to) {
   spark::norm_nvfp4<false>(args, to);
 }

@@ -4,11 +4,13 @@
 #include "backend/cuda/quantize/nvfp4_rows.h"
 #include "backend/cuda/runtime/launch.h"
 #include "core/error.h"
+#include "kernels/ops/blocks.h"
 
 namespace spark::cuda {
 namespace {
 
-constexpr int kThreads = 256, kThreadsOfLong = 1024;
+using normalization_block::kThreads;
+using normalization_block::kThreadsOfLong;
 constexpr int64_t kLong = 2048;  // elements of a row from which on more threads are faster, however few rows
 
 // A block for each row (or channel).

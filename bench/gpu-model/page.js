@@ -6,6 +6,7 @@ import { machines } from './machines.js'
 import { measuredRows } from './measured.js'
 import { published } from './published.js'
 import { errorOf, estimate, fit, roofs } from './roofline.js'
+import { winogradHead, winogradRows } from './winograd.js'
 import { decodeWork, graphWork, launchesPerLayer, prefillWork } from './work.js'
 
 /** @import { Machine } from './machines.js' */
@@ -212,5 +213,16 @@ Estimated times of rows that tell what they move, beside an H100 that ran them (
 what a kernel as good as those of others would save; a layer with an adapter counts as one launch.
 
 ${rowTable(measured, efficiency)}
+
+## Winograd's convolutions
+
+Estimated time of the convolutions of 3 x 3 with stride 1 of one image, in bf16: direct, max(18 · P · C · F / rate, bytes / bandwidth)
+for P positions, C channels and F filters, and by F(2 x 2, 3 x 3), which multiplies 2.25 times less. That is three kernels with 8 bytes
+for each position and channel and 16 for each position and filter between them, or one with none, of which the transforms cost
+nothing. What lies between kernels is in an L2 cache where it fits. The caches' bandwidths (2.5 and 5.5 TB/s) and 2 µs for each
+further kernel are guesses. "Saved" is where each layer takes what is faster, at the fitted rate of products and at 70 % of the ceiling.
+[Decision 290](decisions/cuda.md#290-no-winograd-on-cuda) rests on it.
+
+${table(winogradHead, winogradRows(efficiency))}
 `
 }

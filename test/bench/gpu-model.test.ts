@@ -6,6 +6,7 @@ import t from 'tap'
 import { calibrate, gpuModelPage, warning } from '../../bench/gpu-model/page.js'
 import { published } from '../../bench/gpu-model/published.js'
 import { errorOf, estimate, fit, roofs } from '../../bench/gpu-model/roofline.js'
+import { timesOf } from '../../bench/gpu-model/winograd.js'
 import { decodeWork, graphWork, languageCosts, prefillWork } from '../../bench/gpu-model/work.js'
 import { root } from '../fixtures/docs/pages.js'
 
@@ -94,6 +95,23 @@ t.test('half of what was published is not fitted, and large errors are said', as
   const [first, ...others] = exact
   const wrong = { ...first!, name: 'a slow engine', seconds: 2 * first!.seconds }
   t.match(warning([wrong, ...others], efficiency), /more than 30 % in 1 of \d+ .*a slow engine: -50 %/)
+})
+
+t.test('times of a convolution by hand', async t => {
+  // 100 positions, 10 channels and 30 filters: 540,000 operations.
+  const cache = { machine, bytes: 57_000, bandwidth: 1000 }
+  const efficiency = { memory: 0.5, arithmetic: 0.25, launchSeconds: 0 }
+  const times = (bytes: number, bandwidth = 1000) =>
+    timesOf([100, 10, 30, 9], { ...cache, bytes, bandwidth }, efficiency)
+  const products = 540_000 / (0.25 * 40)
+  // Tiles of 8,000 bytes and sums of 48,000; the image has 2,000 and the result 6,000, a filter 9 or 16 numbers.
+  const inCache = 2000 / 50 + products / 2.25 + 6000 / 50 + 4e-6
+  t.match(times(57_000), { direct: products, kernels: inCache, kernel: products / 2.25 })
+  t.equal(times(56_000).kernels, 10_000 / 50 + products / 2.25 + 54_000 / 50 + 4e-6, 'from memory')
+
+  const fast = timesOf([100, 10, 30, 9], cache, { ...efficiency, arithmetic: 1e9 })
+  t.equal(fast.direct, (8000 + 5400) / 50)
+  t.equal(fast.kernel, (8000 + 9600) / 50)
 })
 
 t.test('docs/gpu-model.md is what the command prints', async t => {

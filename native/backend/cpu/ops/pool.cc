@@ -94,9 +94,9 @@ void largest_lines(const PoolArgs& args) {
   const int64_t tasks = (windows.planes + planes - 1) / planes;
   const int64_t beyond = (windows.kernel[2] - 1) * windows.dilation[2] + 32;
   const int64_t pitch = (windows.out[2] + 16) * windows.stride[2] + beyond;
-  parallel_tasks(tasks, 8 * pitch, [&](int64_t task, float* columns) {
+  parallel_tasks(tasks, kPoolLines * pitch, [&](int64_t task, float* columns) {
     const int64_t first = task * planes;
-    std::fill_n(columns, 8 * pitch, -std::numeric_limits<float>::infinity());
+    std::fill_n(columns, kPoolLines * pitch, -std::numeric_limits<float>::infinity());
     kernels().pool.max_windows(windows, std::min(planes, windows.planes - first),
                                static_cast<const float*>(args.x) + first * image, columns, pitch,
                                static_cast<float*>(args.y) + first * out);
@@ -110,13 +110,15 @@ void mean_lines(const PoolArgs& args) {
     for (int64_t q = 0; q < windows.out[axis]; ++q) {
       counts[axis].push_back(static_cast<double>(counted_taps(windows, args.count_pad, axis, q)));
     }
+    counts[axis].resize(counts[axis].size() + kPoolMargin, 1);
   }
   const CountedTaps taps = {{counts[0].data(), counts[1].data(), counts[2].data()}};
   const int64_t image = windows.image[0] * windows.image[1] * windows.image[2];
   const int64_t out = windows.out[0] * windows.out[1] * windows.out[2];
   const int64_t planes = grain_for(image + out, 1 << 14);
   const int64_t tasks = (windows.planes + planes - 1) / planes;
-  const int64_t doubles = windows.image[2] + 16;
+  const int64_t lines = std::min(kPoolLines, windows.out[1]);
+  const int64_t doubles = lines * (windows.image[2] + 2 * kPoolMargin);
   parallel_tasks(tasks, 2 * doubles, [&](int64_t task, float* workspace) {
     const int64_t first = task * planes;
     auto* columns = reinterpret_cast<double*>(workspace);

@@ -1,7 +1,42 @@
 // pool_body.h: the largest elements and the means of windows. Columns of the image are gone through first:
 // what neighbouring windows share of a column is its largest element, or its sum. Included by gemm_body.h.
 
-constexpr int64_t kLinesAtOnce = 8;
+constexpr int64_t kHalfWidth = kWidth / 2;
+using HalfFloats = float __attribute__((vector_size(kHalfWidth * sizeof(float))));
+using HalfDoubles = double __attribute__((vector_size(kHalfWidth * sizeof(double))));
+
+template <int... kLane>
+inline Vec twice(HalfFloats values, Lanes<kLane...>) {
+  return __builtin_shufflevector(values, values, kLane...);
+}
+
+// The first `count`, at most all.
+inline void store_half(float* to, HalfFloats values, int64_t count) {
+  if (count >= kHalfWidth) {
+    __builtin_memcpy(to, &values, sizeof(values));
+    return;
+  }
+  store_part(to, twice(values, CountLanes<kWidth>::Type{}), count);
+}
+
+constexpr HalfDoubles kNothing = -HalfDoubles{};  // −0 + x is x, also for −0
+
+template <int... kLane>
+inline HalfFloats first_half(Vec values, Lanes<kLane...>) {
+  return __builtin_shufflevector(values, values, kLane...);
+}
+
+// The first `count` floats, at most kHalfWidth of them, with zeros behind.
+inline HalfDoubles load_doubles(const float* from, int64_t count) {
+  HalfFloats values;
+  if (count >= kHalfWidth) {
+    __builtin_memcpy(&values, from, sizeof(values));
+  } else {
+    values = first_half(load_part(from, count), CountLanes<kHalfWidth>::Type{});
+  }
+  return __builtin_convertvector(values, HalfDoubles);
+}
+
 constexpr int64_t kAhead = 1024;  // floats that are asked for before they are read
 
 // Lines of an image that a window covers: `planes` times `lines` of them, so far apart.
@@ -75,8 +110,8 @@ void max_windows(const Windows& of, int64_t planes, const float* x, float* colum
   for (int64_t block = 0; block < planes * of.out[0]; ++block) {
     const CoveredTaps deep(of, 0, block % of.out[0]);
     const float* layer = x + (block / of.out[0] * depth + deep.start) * height * width;
-    for (int64_t b = 0; b < of.out[1]; b += kLinesAtOnce) {
-      const int64_t lines = smaller(kLinesAtOnce, of.out[1] - b);
+    for (int64_t b = 0; b < of.out[1]; b += kPoolLines) {
+      const int64_t lines = smaller(kPoolLines, of.out[1] - b);
       for (int64_t i = 0; i < lines; ++i) {
         const CoveredTaps down(of, 1, b + i);
         const CoveredLines from = {layer + down.start * width, deep.count, of.dilation[0] * height * width,
@@ -92,24 +127,19 @@ void max_windows(const Windows& of, int64_t planes, const float* x, float* colum
   }
 }
 
-// to[i] = the sum of column i of some lines, for i < count; kLines of one plane, 0: any.
+// to[i] = the sum of column i of some lines, for i < count rounded up to whole vectors; kLines of one plane,
+// 0: any.
 template <int kLines>
 void sum_of_columns(const CoveredLines& from, int64_t count, double* to) {
-  if constexpr (kLines != 0) {
-    for (int64_t i = 0; i < count; ++i) {
-      double sum = from.first[i];
+  const int64_t planes = kLines ? 1 : from.planes, lines = kLines ? kLines : from.lines;
+  for (int64_t at = 0; at < count; at += kHalfWidth) {
+    HalfDoubles sum = kNothing;
+    for (int64_t i = 0; i < planes; ++i) {
+      const float* line = from.first + i * from.plane_step + at;
 #pragma GCC unroll 3
-      for (int64_t j = 1; j < kLines; ++j) sum += from.first[j * from.line_step + i];
-      to[i] = sum;
+      for (int64_t j = 0; j < lines; ++j) sum += load_doubles(line + j * from.line_step, count - at);
     }
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) to[i] = 0;
-  for (int64_t plane = 0; plane < from.planes; ++plane) {
-    for (int64_t j = 0; j < from.lines; ++j) {
-      const float* line = from.first + plane * from.plane_step + j * from.line_step;
-      for (int64_t i = 0; i < count; ++i) to[i] += line[i];
-    }
+    __builtin_memcpy(to + at, &sum, sizeof(sum));
   }
 }
 
@@ -146,18 +176,37 @@ void mean_of_taps(const Windows& of, const double* columns, const double* counts
 }
 
 // As mean_of_taps, of columns side by side; those beyond the ends of the image are zero.
-template <int kTaps, int kStride>
-void mean_of_few(const Windows& of, const double* columns, const double* counts, double factor, float* y) {
+template <int kTaps>
+void mean_of_neighbours(const Windows& of, const double* columns, const double* counts, double factor,
+                        float* y) {
+  const double* from = columns - of.pad[2];
+  for (int64_t c = 0; c < of.out[2]; c += kHalfWidth) {
+    HalfDoubles sum = kNothing, column, count;
+#pragma GCC unroll 3
+    for (int64_t k = 0; k < kTaps; ++k) {
+      __builtin_memcpy(&column, from + c + k, sizeof(column));
+      sum += column;
+    }
+    __builtin_memcpy(&count, counts + c, sizeof(count));
+    const HalfFloats mean = __builtin_convertvector(sum / (factor * count), HalfFloats);
+    store_half(y + c, mean, of.out[2] - c);
+  }
+}
+
+// As mean_of_neighbours, of every second window.
+template <int kTaps>
+void mean_of_every_second(const Windows& of, const double* columns, const double* counts, double factor,
+                          float* y) {
   const double* from = columns - of.pad[2];
   for (int64_t c = 0; c < of.out[2]; ++c) {
-    double sum = 0;
+    double sum = from[2 * c];
 #pragma GCC unroll 3
-    for (int64_t k = 0; k < kTaps; ++k) sum += from[c * kStride + k];
+    for (int64_t k = 1; k < kTaps; ++k) sum += from[2 * c + k];
     y[c] = static_cast<float>(sum / (factor * counts[c]));
   }
 }
 
-constexpr int64_t kEdge = 8;  // columns beyond each end of the image
+constexpr int64_t kEdge = kPoolMargin - kHalfWidth;  // columns beyond each end of the image, and a vector
 
 using MeanOfTaps = void (*)(const Windows& of, const double* columns, const double* counts, double factor,
                             float* y);
@@ -166,33 +215,43 @@ MeanOfTaps mean_of_taps_for(const Windows& of) {
   const int64_t taps = of.kernel[2], stride = of.stride[2];
   const int64_t reach = (of.out[2] - 1) * stride + taps - of.pad[2];
   if (of.dilation[2] != 1 || of.pad[2] > kEdge || reach > of.image[2] + kEdge) return mean_of_taps;
-  if (taps == 3 && stride == 1) return mean_of_few<3, 1>;
-  if (taps == 3 && stride == 2) return mean_of_few<3, 2>;
-  if (taps == 2 && stride == 2) return mean_of_few<2, 2>;
+  if (taps == 3 && stride == 1) return mean_of_neighbours<3>;
+  if (taps == 3 && stride == 2) return mean_of_every_second<3>;
+  if (taps == 2 && stride == 2) return mean_of_every_second<2>;
   return mean_of_taps;
 }
 
+// Columns of several lines first: a vector that overlaps one just stored would wait for it.
 void mean_windows(const Windows& of, const CountedTaps& counts, int64_t planes, const float* x,
                   double* columns, float* y) {
   const auto [depth, height, width] = of.image;
   const MeanOfTaps of_taps = mean_of_taps_for(of);
-  double* inside = columns + kEdge;
-  for (int64_t i = 0; i < kEdge; ++i) columns[i] = inside[width + i] = 0;
+  const int64_t pitch = width + 2 * kPoolMargin;
+  double* inside = columns + kPoolMargin;
+  for (int64_t line = 0; line < smaller(kPoolLines, of.out[1]); ++line) {
+    for (int64_t i = -kPoolMargin; i < 0; ++i)
+      inside[line * pitch + i] = inside[line * pitch - i - 1 + width] = 0;
+  }
   for (int64_t block = 0; block < planes * of.out[0]; ++block) {
     const int64_t a = block % of.out[0];
     const CoveredTaps deep(of, 0, a);
     const float* layer = x + (block / of.out[0] * depth + deep.start) * height * width;
-    for (int64_t b = 0; b < of.out[1]; ++b, y += of.out[2]) {
-      const CoveredTaps down(of, 1, b);
-      const CoveredLines from = {layer + down.start * width, deep.count, of.dilation[0] * height * width,
-                                 down.count, of.dilation[1] * width};
-      const int64_t covered = deep.count == 1 ? down.count : 0;
-      const auto of_columns = covered == 2   ? sum_of_columns<2>
-                              : covered == 3 ? sum_of_columns<3>
-                                             : sum_of_columns<0>;
-      of_columns(from, width, inside);
-      const double factor = counts.axes[0][a] * counts.axes[1][b];
-      of_taps(of, inside, counts.axes[2], factor, y);
+    for (int64_t b = 0; b < of.out[1]; b += kPoolLines) {
+      const int64_t lines = smaller(kPoolLines, of.out[1] - b);
+      for (int64_t i = 0; i < lines; ++i) {
+        const CoveredTaps down(of, 1, b + i);
+        const CoveredLines from = {layer + down.start * width, deep.count, of.dilation[0] * height * width,
+                                   down.count, of.dilation[1] * width};
+        const int64_t covered = deep.count == 1 ? down.count : 0;
+        const auto of_columns = covered == 2   ? sum_of_columns<2>
+                                : covered == 3 ? sum_of_columns<3>
+                                               : sum_of_columns<0>;
+        of_columns(from, width, inside + i * pitch);
+      }
+      for (int64_t i = 0; i < lines; ++i, y += of.out[2]) {
+        const double factor = counts.axes[0][a] * counts.axes[1][b + i];
+        of_taps(of, inside + i * pitch, counts.axes[2], factor, y);
+      }
     }
   }
 }

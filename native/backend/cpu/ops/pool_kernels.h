@@ -5,20 +5,23 @@
 
 namespace spark::cpu {
 
-// Taps that the mean of the window at each position along an axis counts.
+constexpr int64_t kPoolLines = 8;    // of windows that are computed together
+constexpr int64_t kPoolMargin = 16;  // more columns than an image has, on either side
+
+// Taps that the mean of the window at each position along an axis counts; those along the last axis and
+// kPoolMargin numbers more.
 struct CountedTaps {
   const double* axes[3];
 };
 
 struct PoolKernels {
   // y = the largest elements of the windows on so many planes: −∞ where one covers nothing, NaN where it
-  // covers one. columns: 8 · pitch times −∞, some of which are written over; pitch: at least (out[2] + 16) ·
-  // stride[2]
-  // + (kernel[2] − 1) · dilation[2] + 32.
+  // covers one. columns: kPoolLines · pitch times −∞, some of which are written over; pitch: at least
+  // (out[2] + 16) · stride[2] + (kernel[2] − 1) · dilation[2] + 32.
   void (*max_windows)(const Windows& windows, int64_t planes, const float* x, float* columns, int64_t pitch,
                       float* y);
   // y = the means of the windows on so many planes, summed in f64: columns of the image first.
-  // columns: 8-byte aligned, image[2] + 16 doubles.
+  // columns: 8-byte aligned, image[2] + 2 · kPoolMargin doubles for each line that is computed together.
   void (*mean_windows)(const Windows& windows, const CountedTaps& counts, int64_t planes, const float* x,
                        double* columns, float* y);
 };

@@ -228,9 +228,9 @@ void mean_windows(const Windows& of, const CountedTaps& counts, int64_t planes, 
   const MeanOfTaps of_taps = mean_of_taps_for(of);
   const int64_t pitch = width + 2 * kPoolMargin;
   double* inside = columns + kPoolMargin;
-  for (int64_t line = 0; line < smaller(kPoolLines, of.out[1]); ++line) {
-    for (int64_t i = -kPoolMargin; i < 0; ++i)
-      inside[line * pitch + i] = inside[line * pitch - i - 1 + width] = 0;
+  for (int64_t i = 0; i < smaller(kPoolLines, of.out[1]); ++i) {
+    double* line = columns + i * pitch;
+    for (int64_t j = 0; j < kPoolMargin; ++j) line[j] = line[kPoolMargin + width + j] = 0;
   }
   for (int64_t block = 0; block < planes * of.out[0]; ++block) {
     const int64_t a = block % of.out[0];

@@ -173,7 +173,7 @@ export type {
 export type { ConfidenceInterval, Latency } from './benchmark/statistics.js'
 export type { WeightCacheOptions } from './model/weight-cache.js'
 export type { MemoryUse } from './plan/compile.js'
-export type { StepTime } from './plan/plan.js'
+export type { StepTime } from './plan/step-time.js'
 import { installTensorOperations } from './model/tensor-operations.js'
 export type {
   ReductionOptions,

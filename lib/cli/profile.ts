@@ -2,7 +2,7 @@
 import type { Precision } from '../core/config.js'
 import type { ModelBackend, ModelBackendChoice, ModelStats } from '../model/engine.js'
 import { Model } from '../model/model.js'
-import type { StepTime } from '../plan/plan.js'
+import type { StepTime } from '../plan/step-time.js'
 import { feedsFor } from './feeds.js'
 import { formatBytes, print, printPairs, styled } from './output.js'
 import type { SizeOptions } from './shapes.js'
@@ -64,12 +64,16 @@ export function reportProfile({ backend, precision, precisionReason, stats, step
       .map(([op, { count, ms }]) => [op, String(count), ms.toFixed(3), share(ms)]),
     [1, 2, 3],
   )
+  const rate = ({ flops, ms }: StepTime): string => (flops > 0 ? (flops / ms / 1e6).toFixed(1) : '')
   printTable(
-    ['slowest steps', 'node', 'elements of operands', 'ms', 'share'],
+    ['slowest steps', 'node', 'elements of operands', 'ms', 'share', 'GFLOP/s'],
     [...steps]
       .sort((a, b) => b.ms - a.ms)
       .slice(0, shownSteps)
-      .map(({ op, node, sizes, ms }) => [op, node, sizes.join(' '), ms.toFixed(3), share(ms)]),
-    [3, 4],
+      .map(step => {
+        const { op, node, sizes, ms } = step
+        return [op, node, sizes.join(' '), ms.toFixed(3), share(ms), rate(step)]
+      }),
+    [3, 4, 5],
   )
 }

@@ -12,7 +12,8 @@ import type { Kernels } from '../kernels/kernels.js'
 import { openKernels } from '../kernels/open.js'
 import { rewriteForInference } from '../pipeline.js'
 import { loadConstants, packConstants } from '../plan/pack-constants.js'
-import type { Plan, StepTime } from '../plan/plan.js'
+import type { Plan } from '../plan/plan.js'
+import type { StepTime } from '../plan/step-time.js'
 import {
   type Engine,
   type EngineOptions,

@@ -5,7 +5,7 @@ import { SparkError } from '../core/errors.js'
 import { atOnce, Pacer } from '../core/paced.js'
 import { fixedSizes, type SizeValues } from '../core/size-scope.js'
 import type { Graph } from '../graph/graph.js'
-import type { KernelOp, Kernels, PreparedSteps } from '../kernels/kernels.js'
+import type { Kernels, PreparedSteps } from '../kernels/kernels.js'
 import { type BindContext, type BindOptions, type BoundProgram, type BufferArrays, bind } from './bind.js'
 import { Blueprint } from './blueprint.js'
 import { type CompileOptions, compilePaced, optionsFor } from './compile.js'
@@ -13,6 +13,7 @@ import { type Folded, fold } from './folded.js'
 import { prepare } from './prepare.js'
 import { type Binding, type Buffer, constantBytesOf, operandsOf, type Program } from './program.js'
 import type { SharedArena } from './shared-arena.js'
+import { type StepTime, stepFlops } from './step-time.js'
 
 /** Options of {@link Plan.create}. */
 export interface PlanOptions extends CompileOptions, BindOptions {}
@@ -29,18 +30,6 @@ export interface PlanStats {
   readonly lowerBound: number
   /** Bytes of weights and other constants that a run reads. */
   readonly constantBytes: number
-}
-
-/** How long one kernel call of a plan takes. */
-export interface StepTime {
-  /** Name of the operation. */
-  readonly op: KernelOp
-  /** The node that it computes: its name, or that of its first output. */
-  readonly node: string
-  /** Sizes of its operands in elements. */
-  readonly sizes: readonly number[]
-  /** The shortest of all runs, in milliseconds. On backends without a clock for steps the call from JavaScript is in it. */
-  readonly ms: number
 }
 
 /** Memory of plans of a {@link PlanTemplate}. Those of one arena never run at the same time, and share inputs and outputs, too. */
@@ -272,9 +261,10 @@ export class Plan implements Disposable {
         for (const [i, time] of times.entries()) best[i] = Math.min(best[i]!, time)
       }
     })
-    return this.#program.steps.map(({ op, node, args }, i) => {
+    return this.#program.steps.map((step, i) => {
+      const { op, node = '', args } = step
       const sizes = Array.from(operandsOf(args), ({ count }) => this.#values.of(count))
-      return { op, node: node ?? '', sizes, ms: best[i]! }
+      return { op, node, sizes, flops: this.#values.of(stepFlops(step)), ms: best[i]! }
     })
   }
 

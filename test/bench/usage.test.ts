@@ -7,6 +7,8 @@ const root = path.resolve(import.meta.dirname, '../..')
 const cases: readonly (readonly [script: string, args: readonly string[], message: RegExp])[] = [
   ['bench/main.js', ['--json'], /^Option '--json <value>' argument missing\n$/],
   ['bench/main.js', ['--nonsense'], /^Unknown option '--nonsense'/],
+  ['bench/layers.js', ['--net'], /^Unknown option '--net'/],
+  ['bench/layers.js', ['no such net'], /^no net of the zoo has 'no such net'/],
   ['test/fixtures/conformance/main.js', ['/nowhere'], /^\/nowhere: no such file or folder\n$/],
   ['test/fixtures/conformance/main.js', ['--case'], /^Option '--case <value>' argument missing/],
   ['test/fixtures/conformance/main.js', [], /^usage: /],

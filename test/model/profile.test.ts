@@ -37,6 +37,10 @@ t.test('times of the steps', async t => {
       backend,
     )
     t.ok(steps.every(({ ms }) => ms > 0 && ms < 1000))
+    t.same(
+      steps.map(({ flops }) => flops),
+      [2 * 3 * 7 * 5, 0],
+    )
     t.ok(model.stats.compileMs > 0)
     t.same(model.stats.fusions, { linear: 1 })
     t.same((await model.run({ x })).y, before, 'runs as before')

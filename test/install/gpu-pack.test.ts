@@ -79,7 +79,7 @@ t.test('the archive', { skip: whyNot() }, async t => {
     const { status, stdout } = spawnSync(path.join(suite, 'run.sh'), ['environment', 'tests'], {
       encoding: 'utf8',
       env: outside,
-      timeout: 120_000,
+      timeout: 240_000,
     })
     t.equal(status, 1, 'kernels that do nothing are found out')
     t.match(stdout, /native addon.*dgx-spark-gpu\/build\/Release\/dgx_spark\.node/s)

@@ -67,10 +67,10 @@ __device__ void weigh_rows(float (&weights)[kRows][kCols], float (&largest)[kRow
 }  // namespace spark
 
 extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
-    attention_f32(spark::AttentionArgs args, int64_t tiles) {
+    attention_f32(spark::AttentionArgs args, int tiles) {
   using namespace spark;
   __shared__ float weights[kRows][kCols], largest[kRows], total[kRows], factor[kRows];
-  const Queries<kRows> queries(args, tiles, blockIdx.x);
+  const Queries<kRows, int> queries(args, tiles, blockIdx.x);
   const float* keys = head_of(args.k, args.k_strides, queries.batch, queries.kv_head);
   const float* values = head_of(args.v, args.v_strides, queries.batch, queries.kv_head);
   if (threadIdx.x < kRows) {
@@ -123,11 +123,11 @@ extern "C" __global__ void attention_products_f32(spark::AttentionArgs args, con
 
 // dq: a tile of queries meets the keys that causality lets any of them see.
 extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
-    attention_query_gradient_f32(spark::AttentionBackwardArgs args, const float* products, int64_t tiles) {
+    attention_query_gradient_f32(spark::AttentionBackwardArgs args, const float* products, int tiles) {
   using namespace spark;
   __shared__ float gradients[kRows][kCols];
   const AttentionArgs& forward = args.forward;
-  const Queries<kRows> queries(forward, tiles, blockIdx.x);
+  const Queries<kRows, int> queries(forward, tiles, blockIdx.x);
   const float* keys = head_of(forward.k, forward.k_strides, queries.batch, queries.kv_head);
   const float* values = head_of(forward.v, forward.v_strides, queries.batch, queries.kv_head);
   const int own = threadIdx.x / kRows, col = threadIdx.x % kCols;
@@ -163,38 +163,37 @@ extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
 
 // dk and dv: a tile of keys meets the queries of all heads that read them, in tiles any of which sees one.
 extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
-    attention_key_gradient_f32(spark::AttentionBackwardArgs args, const float* products, int64_t tiles) {
+    attention_key_gradient_f32(spark::AttentionBackwardArgs args, const float* products, int tiles) {
   using namespace spark;
   __shared__ float weights[kRows][kCols], gradients[kRows][kCols];
   const AttentionArgs& forward = args.forward;
   const AttentionShape& shape = forward.shape;
-  const int64_t head = blockIdx.x / tiles, batch = head / shape.kv_heads, kv_head = head % shape.kv_heads;
-  const int64_t first_key = blockIdx.x % tiles * kRows;
+  const int block = blockIdx.x, head = block / tiles, first_key = block % tiles * kRows;
+  const Queries<kRows, int> all(forward, 1, head);
   const auto row_of = [&](const float* data, const HeadStrides& strides, int row) -> const float* {
     if (first_key + row >= shape.keys) return nullptr;
-    return head_of(data, strides, batch, kv_head) + (first_key + row) * strides.step;
+    return head_of(data, strides, all.batch, all.kv_head) + (first_key + row) * strides.step;
   };
   const int own = threadIdx.x / kRows, col = threadIdx.x % kCols;
   float* dk = args.dk ? const_cast<float*>(row_of(args.dk, forward.k_strides, own)) : nullptr;
   float* dv = args.dv ? const_cast<float*>(row_of(args.dv, forward.v_strides, own)) : nullptr;
-  const Queries<kRows> all(forward, 1, head);
   float factor = 0;  // of what was summed before
-  for (int64_t first = 0; first < all.count(); first += kCols) {
-    const int count = static_cast<int>(min(int64_t{kCols}, all.count() - first));
+  for (int first = 0; first < all.count(); first += kCols) {
+    const int count = min(kCols, all.count() - first);
     if (all.seen(first, first + count) <= first_key) continue;
-    const auto at = [&](int j) { return static_cast<int>(first) + j; };
     float dots[kDots], weight_gradients[kDots];
     multiply([&](int row) { return row_of(forward.k, forward.k_strides, row); },
-             [&](int j) { return all.row_of(forward.q, forward.q_strides, at(j)); }, shape.depth, dots);
+             [&](int j) { return all.row_of(forward.q, forward.q_strides, first + j); }, shape.depth, dots);
     multiply([&](int row) { return row_of(forward.v, forward.v_strides, row); },
-             [&](int j) { return all.row_of(args.dy, forward.y_strides, at(j)); }, shape.value_depth,
+             [&](int j) { return all.row_of(args.dy, forward.y_strides, first + j); }, shape.value_depth,
              weight_gradients);
     for (int i = 0; i < kDots; ++i) {
       const int row = threadIdx.x / kCols + i * kStep;
       weights[row][col] = gradients[row][col] = 0;
       if (col >= count || first_key + row >= shape.keys) continue;
-      const int64_t index = all.index(at(col));
-      const Score w = score(forward, dots[i], batch, all.head(at(col)), all.query(at(col)), first_key + row);
+      const int64_t index = all.index(first + col);
+      const Score w =
+          score(forward, dots[i], all.batch, all.head(first + col), all.query(first + col), first_key + row);
       const float weight = weight_of(w.value, forward.log_sum[index]);
       weights[row][col] = weight;
       gradients[row][col] = weight * (weight_gradients[i] - products[index]) * w.slope * forward.scale;
@@ -202,11 +201,11 @@ extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
     __syncthreads();
     if (dv) {
       add_columns(dv, weights[own], count, shape.value_depth, factor,
-                  [&](int j) { return all.row_of(args.dy, forward.y_strides, at(j)); });
+                  [&](int j) { return all.row_of(args.dy, forward.y_strides, first + j); });
     }
     if (dk) {
       add_columns(dk, gradients[own], count, shape.depth, factor,
-                  [&](int j) { return all.row_of(forward.q, forward.q_strides, at(j)); });
+                  [&](int j) { return all.row_of(forward.q, forward.q_strides, first + j); });
     }
     factor = 1;
   }

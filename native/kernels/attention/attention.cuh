@@ -22,33 +22,36 @@ __device__ Score unmasked_score(const AttentionArgs& args, float dot) {
   return {args.softcap * capped, 1 - capped * capped};
 }
 
-// kRows of the queries that meet one head of keys: those of all its heads lie behind each other.
-template <int kRows>
+// kRows of the queries that meet one head of keys: those of all its heads lie behind each other. Size counts
+// them: in 32 bits divisions are no calls, and launchers refuse larger sizes.
+template <int kRows, typename Size = int64_t>
 struct Queries {
   const AttentionArgs& args;
-  int64_t batch, kv_head, first;
+  Size batch, kv_head, first;
 
-  __device__ Queries(const AttentionArgs& args, int64_t tiles, int64_t block)
+  __device__ Queries(const AttentionArgs& args, Size tiles, Size block)
       : args(args),
-        batch(block / tiles / args.shape.kv_heads),
-        kv_head(block / tiles % args.shape.kv_heads),
+        batch(block / tiles / static_cast<Size>(args.shape.kv_heads)),
+        kv_head(block / tiles % static_cast<Size>(args.shape.kv_heads)),
         first(block % tiles * kRows) {}
-  __device__ int64_t count() const { return args.shape.heads / args.shape.kv_heads * args.shape.queries; }
-  __device__ bool has(int row) const { return first + row < count(); }
-  __device__ int64_t head(int row) const {
-    return kv_head * (args.shape.heads / args.shape.kv_heads) + (first + row) / args.shape.queries;
+  __device__ Size queries() const { return static_cast<Size>(args.shape.queries); }
+  __device__ Size heads() const {
+    return static_cast<Size>(args.shape.heads) / static_cast<Size>(args.shape.kv_heads);
   }
-  __device__ int64_t query(int row) const { return (first + row) % args.shape.queries; }
+  __device__ Size count() const { return heads() * queries(); }
+  __device__ bool has(int row) const { return first + row < count(); }
+  __device__ Size head(int row) const { return kv_head * heads() + (first + row) / queries(); }
+  __device__ Size query(int row) const { return (first + row) % queries(); }
   __device__ int64_t index(int row) const {
     return (batch * args.shape.heads + head(row)) * args.shape.queries + query(row);
   }
   // Keys that causality lets any of the rows see.
   __device__ int64_t seen() const { return seen(first, min(first + kRows, count())); }
   // The same of the rows [begin, end) of the head.
-  __device__ int64_t seen(int64_t begin, int64_t end) const {
+  __device__ int64_t seen(Size begin, Size end) const {
     if (!args.causal) return args.shape.keys;
-    const int64_t last = end - 1, queries = args.shape.queries;
-    const int64_t latest = begin / queries == last / queries ? last % queries : queries - 1;
+    const Size last = end - 1;
+    const int64_t latest = begin / queries() == last / queries() ? last % queries() : queries() - 1;
     return min(args.shape.keys, latest + args.causal_offset + 1);
   }
   __device__ const float* row_of(const float* data, const HeadStrides& strides, int row) const {

@@ -5,9 +5,9 @@
 
 namespace spark {
 
-// linear.cu: a square tile, of which sums are taken in chunks along K.
+// linear.cu: a square tile, of which sums are taken in chunks along K; blocks that a multiprocessor holds.
 namespace linear_block {
-constexpr int kTile = 64, kChunk = 256, kThreads = 256;
+constexpr int kTile = 64, kChunk = 256, kThreads = 256, kBlocks = 4;
 }
 
 // expert_linear.cu: some rows of one expert by as many outputs as a warp has threads; expert_sort has a

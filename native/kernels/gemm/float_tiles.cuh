@@ -31,17 +31,29 @@ struct WeightColumns {
   __device__ float element(int64_t line, int64_t k) const { return Format::element(weight, k, line); }
 };
 
+// Elements that a thread loads together: more take more registers than linear_block::kBlocks leaves, as two
+// do on an H100 of columns in Q5_K.
+template <typename Operand>
+constexpr int kAhead = 2;
+template <>
+constexpr int kAhead<WeightColumns<InBlocks<blocks::Q5_K>>> = 1;
+
 using Tile = float[kDepth][kTile + 1];  // one more: the lines of one k lie in different banks
 
 // Neighbouring threads read neighbouring addresses. Outside of the operand is zero.
 template <typename Operand>
 __device__ void load(const Operand& operand, int64_t line, int64_t lines, int64_t k, int64_t depth,
                      Tile& tile) {
-  for (int i = threadIdx.x; i < kTile * kDepth; i += kSide * kSide) {
-    const int at_line = operand.k_first() ? i / kDepth : i % kTile;
-    const int at_k = operand.k_first() ? i % kDepth : i / kTile;
+  const bool k_first = operand.k_first();
+  int at_line = k_first ? threadIdx.x / kDepth : threadIdx.x % kTile;
+  int at_k = k_first ? threadIdx.x % kDepth : threadIdx.x / kTile;
+  const int line_step = k_first ? kThreads / kDepth : 0, k_step = k_first ? 0 : kThreads / kTile;
+#pragma unroll kAhead < Operand>
+  for (int i = 0; i < kTile * kDepth / kThreads; ++i) {
     const bool inside = line + at_line < lines && k + at_k < depth;
     tile[at_k][at_line] = inside ? operand.element(line + at_line, k + at_k) : 0.0f;
+    at_line += line_step;
+    at_k += k_step;
   }
 }
 
@@ -96,25 +108,25 @@ __device__ void for_each_sum(int64_t row, int64_t rows, int64_t col, int64_t col
   }
 }
 
-// The chunk at `first`, which may lie in front of K or behind it.
-__device__ Range chunk_of(int64_t first, int64_t depth) {
+// What a block adds of a segment: all of it, or, of parts, the chunk at `first`, which may lie in front of K
+// or behind it.
+__device__ Range range_of(const ProductArgs& args, int64_t first, int64_t depth) {
+  if (!args.parts) return {0, depth};
   return first < 0 ? Range{0, 0} : Range{first, min(first + kChunk, depth)};
 }
 
 template <typename B>
 __device__ void product(const ProductArgs& args) {
-  const int64_t row_tiles = (args.rows + kTile - 1) / kTile, col_tiles = (args.cols + kTile - 1) / kTile;
-  const int64_t part = blockIdx.x / (row_tiles * col_tiles), tile = blockIdx.x % (row_tiles * col_tiles);
-  const int64_t row = tile % row_tiles * kTile, col = tile / row_tiles * kTile;
-  Range first{0, args.depth}, second{0, args.depth2};
-  if (args.parts) {
-    const int64_t start = part * kChunk;
-    first = chunk_of(start, args.depth);
-    second = chunk_of(start - (args.depth + kChunk - 1) / kChunk * kChunk, args.depth2);
-  }
+  const auto tiles_of = [](int64_t lines) { return static_cast<uint32_t>((lines + kTile - 1) / kTile); };
+  const uint32_t row_tiles = tiles_of(args.rows), tiles = row_tiles * tiles_of(args.cols);
+  const uint32_t part = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const int64_t row = int64_t{tile % row_tiles} * kTile, col = int64_t{tile / row_tiles} * kTile;
   float sums[kSums][kSums] = {};
-  add_segment(FloatLines{args.a}, B{args.w}, row, args.rows, col, args.cols, first, sums);
-  add_segment(FloatLines{args.a2}, FloatLines{args.b2}, row, args.rows, col, args.cols, second, sums);
+  const int64_t chunk = int64_t{part} * kChunk;
+  add_segment(FloatLines{args.a}, B{args.w}, row, args.rows, col, args.cols,
+              range_of(args, chunk, args.depth), sums);
+  add_segment(FloatLines{args.a2}, FloatLines{args.b2}, row, args.rows, col, args.cols,
+              range_of(args, chunk - (args.depth + kChunk - 1) / kChunk * kChunk, args.depth2), sums);
   for_each_sum(row, args.rows, col, args.cols, sums, [&](int64_t m, int64_t n, float sum) {
     if (args.parts) {
       args.parts[(part * args.rows + m) * args.cols + n] = sum;

@@ -65,14 +65,14 @@ __device__ void column_sums(const float* a, const float* b, int64_t rows, int64_
 }  // namespace
 }  // namespace spark
 
-#define SPARK_DEFINE(dtype, Format)                                           \
-  extern "C" __global__ void __launch_bounds__(spark::linear_block::kThreads) \
-      linear_##dtype(spark::ProductArgs args) {                               \
-    spark::product<spark::WeightRows<Format>>(args);                          \
-  }                                                                           \
-  extern "C" __global__ void __launch_bounds__(spark::linear_block::kThreads) \
-      linear_backward_##dtype(spark::ProductArgs args) {                      \
-    spark::product<spark::WeightColumns<Format>>(args);                       \
+#define SPARK_DEFINE(dtype, Format)                                                                         \
+  extern "C" __global__ void __launch_bounds__(spark::linear_block::kThreads, spark::linear_block::kBlocks) \
+      linear_##dtype(spark::ProductArgs args) {                                                             \
+    spark::product<spark::WeightRows<Format>>(args);                                                        \
+  }                                                                                                         \
+  extern "C" __global__ void __launch_bounds__(spark::linear_block::kThreads, spark::linear_block::kBlocks) \
+      linear_backward_##dtype(spark::ProductArgs args) {                                                    \
+    spark::product<spark::WeightColumns<Format>>(args);                                                     \
   }
 SPARK_FOR_EACH_WEIGHT(SPARK_DEFINE)
 
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(spark::linear_block::kThreads)
   spark::add_parts(args, parts);
 }
 
-extern "C" __global__ void __launch_bounds__(spark::linear_block::kThreads)
+extern "C" __global__ void __launch_bounds__(spark::linear_block::kThreads, spark::linear_block::kBlocks)
     matmul_f32(spark::MatmulArgs args) {
   spark::matmul(args);
 }

@@ -83,10 +83,11 @@ struct Nvfp4 {
 template <typename Format>
 struct InBlocks {
   static __device__ float element(const Weight& weight, int64_t row, int64_t col) {
-    constexpr int kElements = Format::kElements;
-    const int64_t block = row * (weight.cols / kElements) + col / kElements;
-    return blocks::element_of<Format>(static_cast<const uint8_t*>(weight.data) + block * Format::kBytes,
-                                      static_cast<int>(col % kElements));
+    constexpr uint32_t kElements = Format::kElements;
+    const uint64_t at = static_cast<uint64_t>(row) * weight.cols + col;
+    return blocks::element_of<Format>(
+        static_cast<const uint8_t*>(weight.data) + at / kElements * Format::kBytes,
+        static_cast<int>(at % kElements));
   }
   // Rows end with a block. Not unrolled: eight decoders of each format would take minutes to compile.
   static __device__ void eight(const Weight& weight, int64_t row, int64_t col, float (&values)[8]) {

@@ -1,6 +1,7 @@
-// move.cu: elements that move: strided copies and gather. One thread per element.
+// move.cu: elements that move: strided copies, one thread per element, and gather.
 // An index out of range gives 0: a kernel cannot throw, and must not read beyond its operand.
 // Reference: native/backend/cpu/ops/copy_strided.cc, indexed.cc
+#include "kernels/ops/blocks.h"
 #include "kernels/ops/indexed.cuh"
 
 namespace spark {
@@ -18,30 +19,53 @@ __device__ void copy_strided(const CopyStridedArgs& args) {
   static_cast<T*>(args.dst)[to] = static_cast<const T*>(args.src)[from];
 }
 
-// Where the element at row-major position i is, or -1 where an index is out of range.
-__device__ int64_t element_offset(const Indexing& indexing, int64_t i) {
-  int64_t at = 0, indices = 0;
-  at_position(indexing.shape, i, [&](int64_t axis, int64_t index) {
-    at += index * indexing.strides.step[axis];
-    indices += index * indexing.index_strides.step[axis];
-  });
-  return offset_from(indexing, at, indices);
-}
+// Elements of a thread; blocks that a multiprocessor holds at least. Four elements would spill.
+constexpr int kGatherAhead = 2, kGatherBlocks = 5;
 
+// Indices of kGatherAhead elements are loaded together, then the elements.
 template <typename T>
 __device__ void gather(const GatherArgs& args) {
-  const int64_t i = thread_index();
-  if (i >= numel(args.indexing.shape)) return;
-  const int64_t at = element_offset(args.indexing, i);
-  static_cast<T*>(args.y)[i] = at < 0 ? T{0} : static_cast<const T*>(args.x)[at];
+  const Indexing& indexing = args.indexing;
+  for_each_position<kGatherAhead>(numel(indexing.shape), [&](const int64_t(&positions)[kGatherAhead]) {
+    int64_t at[kGatherAhead] = {}, indices[kGatherAhead] = {};
+    bool inside[kGatherAhead];
+#pragma unroll
+    for (int k = 0; k < kGatherAhead; ++k) {
+      inside[k] = true;
+      at_position(indexing.shape, positions[k], [&](int64_t axis, int64_t index) {
+        at[k] += index * indexing.strides.step[axis];
+        indices[k] += index * indexing.index_strides.step[axis];
+      });
+    }
+    for (int64_t d = 0; d < indexing.components; ++d) {
+      const int64_t limit = indexing.limits[d];
+      int64_t index[kGatherAhead];
+#pragma unroll
+      for (int k = 0; k < kGatherAhead; ++k) index[k] = indexing.indices[indices[k] + d];
+#pragma unroll
+      for (int k = 0; k < kGatherAhead; ++k) {
+        inside[k] &= index[k] >= -limit && index[k] < limit;
+        at[k] += (index[k] < 0 ? index[k] + limit : index[k]) * indexing.steps[d];
+      }
+    }
+    Ahead<T, kGatherAhead> loaded;
+#pragma unroll
+    for (int k = 0; k < kGatherAhead; ++k) {
+      loaded.values[k] = inside[k] ? static_cast<const T*>(args.x)[at[k]] : T{0};
+    }
+    return [&args, loaded](int64_t i) mutable { static_cast<T*>(args.y)[i] = loaded.next(); };
+  });
 }
 
 }  // namespace
 }  // namespace spark
 
-#define SPARK_SIZE(bits, T)                                                     \
-  extern "C" __global__ void copy_strided_##bits(spark::CopyStridedArgs args) { \
-    spark::copy_strided<T>(args);                                               \
-  }                                                                             \
-  extern "C" __global__ void gather_##bits(spark::GatherArgs args) { spark::gather<T>(args); }
+#define SPARK_SIZE(bits, T)                                                                       \
+  extern "C" __global__ void copy_strided_##bits(spark::CopyStridedArgs args) {                   \
+    spark::copy_strided<T>(args);                                                                 \
+  }                                                                                               \
+  extern "C" __global__ void __launch_bounds__(spark::view_block::kThreads, spark::kGatherBlocks) \
+      gather_##bits(spark::GatherArgs args) {                                                     \
+    spark::gather<T>(args);                                                                       \
+  }
 SPARK_FOR_EACH_SIZE(SPARK_SIZE)

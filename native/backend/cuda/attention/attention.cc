@@ -4,6 +4,7 @@
 
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/launch.h"
+#include "backend/cuda/runtime/limits.h"
 #include "core/error.h"
 #include "kernels/attention/backward_args.h"
 #include "kernels/attention/blocks.h"
@@ -17,6 +18,13 @@ using attention_block::kThreads;
 // Tiles of the queries that meet one head of keys.
 int64_t query_tiles(const AttentionShape& shape, int rows) {
   return ceil_div(shape.heads / shape.kv_heads * shape.queries, rows);
+}
+
+// Kernels in f32 count in 32 bits what one head of keys meets.
+void check_sizes(const AttentionShape& shape) {
+  check_size("attention", "queries of the heads that share keys",
+             shape.heads / shape.kv_heads * shape.queries);
+  check_size("attention", "keys", shape.keys);
 }
 
 // Whether tensor cores compute a call; CUDA cores do where rows are too long for them.
@@ -78,7 +86,8 @@ void attention(const AttentionArgs& args) {
            Threads{attention_mma_block::kThreads}, 0, args, tiles);
     return;
   }
-  const int64_t tiles = query_tiles(args.shape, kRows);
+  check_sizes(args.shape);
+  const int tiles = static_cast<int>(query_tiles(args.shape, kRows));
   launch("attention", "attention_f32", Grid{heads * tiles}, Threads{kThreads}, 0, args, tiles);
 }
 
@@ -92,13 +101,14 @@ void attention_backward(const AttentionBackwardArgs& args) {
     backward_on_tensor_cores(args, products.as<const float>());
     return;
   }
+  check_sizes(shape);
   if (args.dq) {
-    const int64_t tiles = query_tiles(shape, kRows);
+    const int tiles = static_cast<int>(query_tiles(shape, kRows));
     launch("attention", "attention_query_gradient_f32", Grid{heads * tiles}, Threads{kThreads}, 0, args,
            products.as<const float>(), tiles);
   }
   if (args.dk || args.dv) {
-    const int64_t tiles = ceil_div(shape.keys, kRows);
+    const int tiles = static_cast<int>(ceil_div(shape.keys, kRows));
     launch("attention", "attention_key_gradient_f32", Grid{heads * tiles}, Threads{kThreads}, 0, args,
            products.as<const float>(), tiles);
   }

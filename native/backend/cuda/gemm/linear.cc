@@ -1,4 +1,5 @@
 // linear.cc: launchers of linear layers.
+#include <algorithm>
 #include <string>
 
 #include "backend/cuda/cuda.h"
@@ -8,6 +9,7 @@
 #include "backend/cuda/runtime/launch.h"
 #include "core/error.h"
 #include "kernels/gemm/blocks.h"
+#include "kernels/ops/blocks.h"
 
 namespace spark::cuda {
 
@@ -31,10 +33,13 @@ void linear(const LinearArgs& args) {
   args.x_rounded ? launch_nvfp4_rows(product, args.x_rounded) : launch_rows(product);
 }
 
+// A thread has several rows as soon as kFull blocks have one for each.
 void gather_rows(const GatherRowsArgs& args) {
+  using namespace view_block;
+  const int64_t cols = args.weight.cols, full = cols ? ceil_div(kFull * kThreads, cols) : 1;
+  const int64_t groups = std::min(args.count, std::max(full, ceil_div(args.count, kElements)));
   launch("gather_rows", std::string("gather_rows_") + dtype_name(args.weight.dtype),
-         Grid{ceil_div(args.count * args.weight.cols, linear_block::kThreads)},
-         Threads{linear_block::kThreads}, 0, args);
+         Grid{ceil_div(groups * cols, kThreads)}, Threads{kThreads}, 0, args, groups);
 }
 
 void linear_backward(const LinearBackwardArgs& args) {

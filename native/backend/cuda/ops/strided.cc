@@ -95,7 +95,7 @@ void copy_strided(const CopyStridedArgs& args) {
 }
 
 void gather(const GatherArgs& args) {
-  launch("move", kernel_of_size("gather", args.dtype), threads_for(numel(args.indexing.shape)),
+  launch("move", kernel_of_size("gather", args.dtype), threads_sharing(numel(args.indexing.shape)),
          Threads{kViewThreads}, 0, args);
 }
 

@@ -36,12 +36,14 @@ const runs = 40
 /** Channels of an image that a camera or a file gives. */
 const fewChannels = 4
 
+/** How an image lies. @param {Pick<ConvArgs, 'out' | 'xCompact' | 'yCompact'>} args */
+const layoutOf = ({ out, xCompact, yCompact }) =>
+  `${numel(out.map(fixSize)) <= fewPositions ? ', small image' : ''}${xCompact || yCompact ? ', channels last' : ''}`
+
 /** @param {ConvArgs} args */
 function convolutionOf(args) {
-  const { groups, image, out, weight, winograd, xCompact = false, yCompact = false } = args
-  const positions = numel(out.map(fixSize))
-  const small = positions <= fewPositions
-  const layout = small ? (xCompact || yCompact ? ', small image, channels last' : ', small image') : ''
+  const { groups, image, weight, winograd } = args
+  const layout = layoutOf(args)
   if (isDepthwise(args)) return `depthwise${layout}`
   if (isPointwise(args)) return `1 x 1${layout}`
   if (fixSize(groups) > 1) return `groups${layout}`
@@ -52,11 +54,10 @@ function convolutionOf(args) {
 }
 
 /** What kind of layer a step is. @param {Step} step */
-export function kindOf({ op, args }) {
+function kindOf({ op, args }) {
   if (op === 'conv') return convolutionOf(args)
-  if (op !== 'pointwiseDepthwise') return op
-  const small = numel(args.out.map(fixSize)) <= fewPositions
-  return `1 x 1, depthwise${small ? ', small image' : ''}${args.xCompact || args.yCompact ? ', channels last' : ''}`
+  if (op === 'pool') return `pool${layoutOf(args)}`
+  return op === 'pointwiseDepthwise' ? `1 x 1, depthwise${layoutOf(args)}` : op
 }
 
 /**
@@ -137,4 +138,4 @@ async function main() {
   }
 }
 
-if (process.argv[1] === import.meta.filename) await main()
+await main()

@@ -20,6 +20,13 @@ interface Shape extends WindowSizes {
   readonly weight: { readonly rows: Size; readonly cols: Size }
 }
 
+/** Filters of a group that are not more are convolved one by one where there are several groups. */
+const directFilters = 3
+
+/** Whether filters read all channels, or those of a group with many filters. */
+const isFull = ({ groups, weight: { rows } }: Shape): boolean =>
+  groups === 1 || (typeof groups === 'number' && typeof rows === 'number' && rows > directFilters * groups)
+
 const areAll = (sizes: readonly Size[], size: Size): boolean => sizes.every(each => each === size)
 
 /** Whether filters read one position of all channels. */
@@ -40,10 +47,13 @@ export const isDepthwise = ({ groups, weight, kernel, strides, dilations }: Shap
   groups === weight.rows &&
   weight.cols === kernel[0] * kernel[1]
 
-/** Whether images may be compact: depthwise, the first column of its neighbours is in the image or beside it. */
-export function takesCompact(shape: Shape, hasResidual: boolean): boolean {
-  if (isPointwise(shape)) return true
-  if (hasResidual || !isDepthwise(shape) || shape.groups === 1 || shape.image[1] === 0) return false
+/** Whether the images of a convolution may be compact. */
+export const takesCompact = (shape: Shape, hasResidual: boolean): boolean =>
+  isFull(shape) || (isCompactDepthwise(shape) && !hasResidual)
+
+/** Whether a convolution is depthwise and the first column of its neighbours in the image or beside it. */
+export function isCompactDepthwise(shape: Shape): boolean {
+  if (!isDepthwise(shape) || shape.groups === 1 || shape.image[1] === 0) return false
   const [[, left], [, width]] = [shape.padsBegin, shape.kernel]
   return typeof left === 'number' && typeof width === 'number' && left >= 0 && left < width
 }

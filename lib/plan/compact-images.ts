@@ -1,6 +1,6 @@
-// compact-images.ts: a layout for each chain of convolutions. Where pointwise and depthwise convolutions, elementwise operations
-// between them and means alone write and read an image, it is compact, with its channels last, if it has few positions: those of a
-// plane would fill vectors badly.
+// compact-images.ts: a layout for each chain of convolutions. Where convolutions, poolings, concatenations of channels, elementwise
+// operations between them and means alone write and read an image, it is compact, with its channels last, if it has few positions:
+// those of a plane would fill vectors badly.
 
 import type { Paced } from '../core/paced.js'
 import { sameSize } from '../core/size.js'
@@ -19,19 +19,27 @@ export function* compactImages(steps: readonly Step[]): Paced<Step[]> {
       if (access === 'write') known.set(buffer, images)
     parts.push(part)
   }
-  const compact = yield* compactBuffers(steps, parts)
+  const compact = yield* compactBuffers(steps, parts, known)
   return steps.map((step, i) => parts[i]?.withCompact(buffer => compact.has(buffer)) ?? step)
 }
 
 const mayBeSmall = ({ positions }: Images): boolean =>
   typeof positions !== 'number' || positions <= fewPositions
 
+const areSame = (a: Images, b: Images | undefined): boolean =>
+  a === b ||
+  (b !== undefined &&
+    sameSize(a.batch, b.batch) &&
+    sameSize(a.channels, b.channels) &&
+    sameSize(a.positions, b.positions))
+
 const isWhole = ({ buffer, offset, count }: Operand): boolean => offset === 0 && sameSize(count, buffer.count)
 
-/** Buffers that one step writes, as a whole, and that are nothing but images. */
+/** Buffers that hold the same images, and nothing else, for all steps. */
 function* compactBuffers(
   steps: readonly Step[],
   parts: readonly (ImageStep | undefined)[],
+  known: ReadonlyMap<Buffer, Images>,
 ): Paced<ReadonlySet<Buffer>> {
   const [written, excluded] = [new Set<Buffer>(), new Set<Buffer>()]
   for (const [i, step] of steps.entries()) {
@@ -39,8 +47,8 @@ function* compactBuffers(
     for (const operand of operandsOf(step.args)) {
       const { buffer, access } = operand
       const images = parts[i]?.images.get(operand)
-      const isOne = images && mayBeSmall(images) && buffer.storage === 'arena' && isWhole(operand)
-      if (!isOne || (access === 'write' && written.has(buffer))) excluded.add(buffer)
+      const isOne = images && areSame(images, known.get(buffer)) && mayBeSmall(images)
+      if (!isOne || buffer.storage !== 'arena' || !isWhole(operand)) excluded.add(buffer)
       else if (access === 'write') written.add(buffer)
     }
   }

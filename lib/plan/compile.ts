@@ -135,10 +135,10 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const { setup, sizing, steps: rest } = yield* splitSetup(needed, packing)
   const laidOut = backend === 'cuda' ? yield* layChannelsLast(rest, setup) : rest
   const direct = yield* removeDead(yield* readInPlace(laidOut), outputs)
-  const copied = yield* joinAdamw(yield* elideCopies(direct))
-  const joined = packing ? yield* compactImages(yield* joinConvolutions(copied)) : copied
+  const joined = packing ? yield* compactImages(yield* joinConvolutions(direct)) : direct
+  const copied = yield* joinAdamw(yield* elideCopies(joined))
   const steps =
-    backend === 'cuda' ? yield* roundOnce(yield* halveImages(yield* halveActivations(joined))) : joined
+    backend === 'cuda' ? yield* roundOnce(yield* halveImages(yield* halveActivations(copied))) : copied
   yield* shareInPlace(steps)
   const ends = [...inputs, ...outputs, ...state].map(({ buffer }) => buffer)
   const buffers = yield* buffersOf([...sizing, ...steps], ends)

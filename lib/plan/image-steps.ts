@@ -1,9 +1,9 @@
-// image-steps.ts: the images that a step reads and writes, and the step where they are compact: convolutions, elementwise
-// operations, also with a number for each channel, and reductions of whole images.
+// image-steps.ts: the images that a step reads and writes, and the step where they are compact: convolutions, poolings, copies of
+// images into one of more channels, elementwise operations, also with a number for each channel, and reductions of whole images.
 
 import { contiguousStrides, numel } from '../core/shape.js'
-import { derive, multiply, type Size } from '../core/size.js'
-import { fewPositions, isPointwise, takesCompact } from '../kernels/compact.js'
+import { derive, floorDivide, multiply, type Size, sameSize } from '../core/size.js'
+import { fewPositions, isCompactDepthwise, takesCompact } from '../kernels/compact.js'
 import type { Buffer, Operand, Step } from './program.js'
 
 /** Images in a buffer: as planes [batch, channels, positions], compact [batch, positions, channels]. */
@@ -35,6 +35,10 @@ export function imageStepOf(step: Step, known: KnownImages): ImageStep | undefin
     case 'conv':
     case 'pointwiseDepthwise':
       return convolution(step)
+    case 'pool':
+      return pooling(step, known)
+    case 'copyStrided':
+      return concatenation(step, known)
     case 'unary':
       return unary(step, known)
     case 'binary':
@@ -51,23 +55,95 @@ function convolution(step: StepOf<'conv' | 'pointwiseDepthwise'>): ImageStep | u
   const { args } = step
   const { batch, weight, x, y } = args
   const [residual, compute = 'f32'] = step.op === 'conv' ? [step.args.residual, step.args.compute] : []
-  if (compute !== 'f32' || !takesCompact(args, residual !== undefined)) return undefined
-  const first = step.op === 'conv' ? weight : step.args.pointwise
-  const before = {
-    batch,
-    channels: isPointwise(args) ? first.cols : first.rows,
-    positions: numel(args.image),
-  }
+  const takes = step.op === 'conv' ? takesCompact(args, residual !== undefined) : isCompactDepthwise(args)
+  const readsTiles = step.op === 'conv' && step.args.winograd !== undefined && !step.args.minTiles
+  if (compute !== 'f32' || !takes || readsTiles) return undefined
+  const channels = step.op === 'conv' ? channelsOf(step.args) : step.args.pointwise.cols
+  const before = { batch, channels, positions: numel(args.image) }
   const after = { batch, channels: weight.rows, positions: numel(args.out) }
   const ends = residual ? [y, residual] : [y]
   return {
     images: new Map([[x, before], ...ends.map((end): [Operand, Images] => [end, after])]),
     alike: ends,
+    withCompact: isCompact => ({ ...step, args: { ...args, ...flagsOf(args, isCompact) } }) as Step,
+  }
+}
+
+/** C, of a weight [O, C/G · taps]. */
+const channelsOf = ({ groups, kernel, weight: { cols } }: StepOf<'conv'>['args']): Size =>
+  multiply(floorDivide(cols, numel(kernel)), groups)
+
+function flagsOf({ x, y }: { x: Operand; y: Operand }, isCompact: (buffer: Buffer) => boolean) {
+  return {
+    ...(isCompact(x.buffer) && { xCompact: true }),
+    ...(isCompact(y.buffer) && { yCompact: true }),
+  }
+}
+
+/** Sides of windows up to which the columns of a window are gone through first whatever the image is. */
+const fewTaps = 8
+
+/** Poolings, whose kernels take flags. */
+function pooling(step: StepOf<'pool'>, known: KnownImages): ImageStep | undefined {
+  const { args } = step
+  const { dtype, planes, image, kernel, dilations, out, indices, x, y } = args
+  const before = known.get(x.buffer)
+  if (!before || dtype !== 'f32' || indices) return undefined
+  const { batch, channels, positions } = before
+  if (!sameSize(planes, multiply(batch, channels)) || !sameSize(numel(image), positions)) return undefined
+  const isUsual = kernel.every((size, axis) => (size as number) <= fewTaps && dilations[axis] === 1)
+  if (!isUsual) return undefined
+  const after = { batch, channels, positions: numel(out) }
+  return {
+    images: new Map([
+      [x, before],
+      [y, after],
+    ]),
+    alike: [],
     withCompact: isCompact => {
-      const [xCompact, yCompact] = [isCompact(x.buffer), isCompact(y.buffer)]
-      const flags = { ...(xCompact && { xCompact }), ...(yCompact && { yCompact }) }
-      return { ...step, args: { ...args, ...flags } } as Step
+      const flags = flagsOf(args, isCompact)
+      return flags.xCompact || flags.yCompact ? { ...step, args: { ...args, channels, ...flags } } : step
     },
+  }
+}
+
+/** Whole images that become some of the channels of others; of sizes that are known: copies of planes may not be made at all. */
+function concatenation(step: StepOf<'copyStrided'>, known: KnownImages): ImageStep | undefined {
+  const { args } = step
+  const { dtype, shape, srcOffset, dstOffset, srcStrides, dstStrides, src, dst } = args
+  const images = known.get(src.buffer)
+  if (dtype !== 'f32' || !images || srcOffset !== 0 || typeof dstOffset !== 'number') return undefined
+  const { batch, channels, positions } = images
+  if (typeof channels !== 'number' || typeof positions !== 'number') return undefined
+  const part = channels * positions
+  const [of, from, to] =
+    batch === 1
+      ? [[part], [1], [1]]
+      : [
+          [batch, part],
+          [part, 1],
+          [dstStrides[0], 1],
+        ]
+  const isPart = [...shape, ...srcStrides, ...dstStrides].every(
+    (size, i) => size === [...of, ...from, ...to][i],
+  )
+  const whole = batch === 1 ? dst.buffer.count : dstStrides[0]
+  if (!isPart || typeof whole !== 'number' || whole % positions !== 0 || dstOffset % positions !== 0)
+    return undefined
+  const all = { batch, channels: whole / positions, positions }
+  const across = {
+    shape: [multiply(batch, positions), channels],
+    dstOffset: dstOffset / positions,
+    srcStrides: [channels, 1],
+    dstStrides: [all.channels, 1],
+  }
+  return {
+    images: new Map([
+      [src, images],
+      [dst, all],
+    ]),
+    alike: [src, dst],
+    withCompact: isCompact => (isCompact(dst.buffer) ? { ...step, args: { ...args, ...across } } : step),
   }
 }
 

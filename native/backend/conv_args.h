@@ -69,7 +69,8 @@ struct ConvArgs {
   // [taps, channels_last_channels()], channels_last_depth() long, on a multiple of 16 bytes, with zeros
   // behind channels and taps. Read in the place of the elements of weight. CUDA only. null: not at hand.
   const uint16_t* channels_last;
-  // Whether x, and y with the residual, is compact: of a convolution that takes_compact().
+  // Whether x, and y with the residual, is compact: of a convolution that takes_compact() and whose weight
+  // has its elements, winograd or not.
   bool x_compact, y_compact;
   // x and y in the numbers of compute with their channels last, [N, image, C] and [N, out, O], on multiples
   // of 16 bytes, beside channels_last where the channels, or filters, of a group are a multiple of
@@ -89,8 +90,16 @@ inline int64_t channels_last_depth(const ConvShape& shape) {
   return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit;
 }
 
+// Filters of a group that are not more are convolved one by one where there are several groups.
+constexpr int64_t kDirectFilters = 3;
+
+// Whether filters read all channels, or those of a group with many filters.
+inline bool is_full(const ConvShape& shape) {
+  return shape.groups == 1 || shape.filters > kDirectFilters * shape.groups;
+}
+
 inline bool takes_compact(const ConvShape& shape, bool has_residual) {
-  return is_pointwise(shape) || (is_small_depthwise(shape) && !has_residual);
+  return is_full(shape) || (is_small_depthwise(shape) && !has_residual);
 }
 
 // dx[n, g·C/G + c, p] = Σ_{o of g, k, q with p(q, k) = p} dy[n, o, q] W[o, c, k]

@@ -29,6 +29,15 @@ const depthwise = (strides = 1): Layer => ({
   attributes: { group: int(channels), pads: ints([1, 1, 1, 1]), strides: ints([strides, strides]) },
 })
 
+const pad = { pads: ints([1, 1, 1, 1]) }
+const full: Layer = { kernel: 3, attributes: pad }
+const pool = (op: 'MaxPool' | 'AveragePool', strides = 1): Layer => ({
+  op,
+  attributes: { ...pad, kernel_shape: ints([3, 3]), strides: ints([strides, strides]) },
+})
+/** A pointwise convolution of two branches. */
+const joined: Layer = { op: 'Join' }
+
 interface Net {
   layers: readonly Layer[]
   image?: readonly (number | string)[]
@@ -36,7 +45,7 @@ interface Net {
   outputs?: readonly number[]
   /** [first, second]: the result of one layer is added to that of another. */
   sum?: readonly [number, number]
-  batch?: number
+  batch?: number | string
 }
 
 /** A squeeze-and-excite block: h times a function of its means, for each channel. */
@@ -55,6 +64,16 @@ function excite(
   ]
 }
 
+/** Branches of h, joined, and a convolution of their channels. */
+function join(from: string, i: number, weights: Constant, initializers: Map<string, Constant>): Node[] {
+  initializers.set(`w${i}`, weights)
+  return [
+    makeNode('Tanh', [from], [`part${i}`]),
+    makeNode('Concat', [from, `part${i}`], [`joined${i}`], { attributes: { axis: int(1) } }),
+    makeNode('Conv', [`joined${i}`, `w${i}`], [`h${i}`]),
+  ]
+}
+
 /** Layers one behind the other; layer i makes `h{i}`. */
 function netOf({ layers, image = [6, 7], outputs = [], sum, batch = 2 }: Net) {
   const random = randomGenerator(5)
@@ -65,11 +84,14 @@ function netOf({ layers, image = [6, 7], outputs = [], sum, batch = 2 }: Net) {
     const weights = () => Constant.from('f32', [channels, channels, 1, 1], uniform(random, channels ** 2))
     if (op === 'Excite') {
       nodes.push(...excite(from, i, weights, initializers))
+    } else if (op === 'Join') {
+      const joined = Constant.from('f32', [channels, 2 * channels, 1, 1], uniform(random, 2 * channels ** 2))
+      nodes.push(...join(from, i, joined, initializers))
     } else if (op === 'Scale') {
       initializers.set(`w${i}`, Constant.from('f32', [channels, 1, 1], uniform(random, channels)))
       nodes.push(makeNode('Mul', [`w${i}`, from], [`h${i}`]))
     } else if (op !== 'Conv') {
-      nodes.push(makeNode(op, [from], [`h${i}`]))
+      nodes.push(makeNode(op, [from], [`h${i}`], { attributes }))
     } else {
       const shape = [channels, attributes.group ? 1 : channels, kernel, kernel]
       initializers.set(`w${i}`, Constant.from('f32', shape, uniform(random, numel(shape))))
@@ -111,12 +133,7 @@ t.test('the layout of a chain', t => {
     'a smaller image',
   )
   t.equal(layoutsOf({ layers: chain, outputs: [1] }), 'pc cp pc cp', 'an output')
-  const pad = { pads: ints([1, 1, 1, 1]) }
-  t.equal(
-    layoutsOf({ layers: [pointwise, { kernel: 3, attributes: pad }, pointwise] }),
-    'pp pp pp',
-    'a full kernel',
-  )
+  t.equal(layoutsOf({ layers: [pointwise, full, pointwise] }), 'pc cc cp', 'a full kernel')
   t.equal(layoutsOf({ layers: [pointwise, { op: 'Abs' }, pointwise] }), 'pc cp', 'an elementwise operation')
   t.equal(layoutsOf({ layers: [pointwise, { op: 'Softmax' }, pointwise] }), 'pp pp', 'another operation')
   t.equal(layoutsOf({ layers: chain, sum: [0, 2] }), 'pc cc cc cp', 'a residual')
@@ -125,6 +142,59 @@ t.test('the layout of a chain', t => {
     'pp pc cp pp',
     'a residual that is an output',
   )
+  t.end()
+})
+
+t.test('the layout around pools', t => {
+  for (const op of ['MaxPool', 'AveragePool'] as const) {
+    t.equal(layoutsOf({ layers: [pointwise, pool(op), full] }), 'pc cp', op)
+    t.equal(layoutsOf({ layers: [pointwise, pool(op, 2), full], image: [13, 5] }), 'pp cp', 'a smaller image')
+    t.equal(
+      layoutsOf({ layers: [pointwise, pool(op), full], outputs: [1] }),
+      'pc pp',
+      'a pool that is an output',
+    )
+  }
+  const indices = { op: 'MaxPool', attributes: { kernel_shape: ints([9, 1]), pads: ints([4, 0, 4, 0]) } }
+  t.equal(layoutsOf({ layers: [pointwise, indices, full] }), 'pp pp', 'a window of many taps')
+  t.end()
+})
+
+t.test('the layout around concatenations', t => {
+  for (const batch of [1, 2, 'n']) {
+    t.equal(layoutsOf({ layers: [full, joined, full], batch }), 'pc cc cp', 'channels')
+    t.equal(layoutsOf({ layers: [{ op: 'Abs' }, joined, full], batch }), 'pc cp', 'parts that are no images')
+    t.equal(layoutsOf({ layers: [full, joined, full], image: [9, 8], batch }), 'pp pp pp', 'many positions')
+    t.equal(
+      layoutsOf({ layers: [full, joined, full], image: ['h', 'w'], batch }),
+      'pp pc cp',
+      'unknown sizes',
+    )
+  }
+  t.end()
+})
+
+t.test('images that others read as images of other sizes stay planes', t => {
+  const random = randomGenerator(1)
+  const weights = (size: number) => Constant.from('f32', [size, size, 1, 1], uniform(random, size ** 2))
+  const graph = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [1, 6, 4, 4]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [
+      makeNode('Conv', ['x', 'w'], ['h']),
+      makeNode('Reshape', ['h', 'shape'], ['r']),
+      makeNode('Conv', ['r', 'v'], ['y']),
+    ],
+    initializers: new Map([
+      ['w', weights(6)],
+      ['v', weights(24)],
+      ['shape', Constant.from('i64', [4], BigInt64Array.of(1n, 24n, 2n, 2n))],
+    ]),
+  })
+  const { steps } = compile(optimize(graph).graph, { backend: 'cpu' })
+  const convolutions = steps.filter(({ op }) => op === 'conv')
+  t.equal(convolutions.length, 2)
+  for (const { args } of convolutions) t.notOk('xCompact' in args || 'yCompact' in args)
   t.end()
 })
 
@@ -140,6 +210,34 @@ t.test('the layout around numbers for each channel', t => {
   t.end()
 })
 
+t.test('the values of poolings, concatenations and full kernels', async t => {
+  const kernels = await openKernels({ backend: 'cpu' })
+  const layers = [
+    full,
+    pool('MaxPool'),
+    joined,
+    pool('AveragePool'),
+    joined,
+    pool('MaxPool', 2),
+    full,
+    { op: 'Abs' },
+  ]
+  const names = layers.map((_, i) => i).slice(0, -1)
+  for (const batch of [1, 3]) {
+    for (const image of [
+      [6, 7],
+      [13, 10],
+      [15, 16],
+    ]) {
+      const x = uniform(randomGenerator(2), batch * channels * numel(image))
+      using compact = await Plan.create(netOf({ layers, image, batch }), kernels)
+      using planes = await Plan.create(netOf({ layers, image, batch, outputs: names }), kernels)
+      const [{ h7 }, { h7: expected }] = [await compact.run({ x }), await planes.run({ x })]
+      identical(t, h7 as Float32Array, expected as Float32Array, `${batch} x ${image}`)
+    }
+  }
+})
+
 t.test('the values of a plan, for all sizes', async t => {
   const kernels = await openKernels({ backend: 'cpu' })
   const gates = [{ op: 'Excite' }, { op: 'Scale' }, { op: 'Abs' }]
@@ -148,12 +246,13 @@ t.test('the values of a plan, for all sizes', async t => {
     depthwise(2),
     pointwise,
     depthwise(),
-    pointwise,
+    pool('AveragePool'),
+    full,
     ...gates,
     pointwise,
     { op: 'Tanh' },
   ]
-  const net: Net = { layers, sum: [2, 4], image: ['height', 'width'], batch: 3 }
+  const net: Net = { layers, sum: [2, 5], image: ['height', 'width'], batch: 3 }
   const runner = new GraphRunner(netOf(net), kernels)
   t.teardown(() => runner.dispose())
   for (const image of [
@@ -167,8 +266,8 @@ t.test('the values of a plan, for all sizes', async t => {
     const [actual] = (await runner.run([hostTensor('f32', shape, x)])) as HostTensor[]
     const planes = netOf({ ...net, image, outputs: layers.map((_, i) => i).slice(0, -1) })
     using plan = await Plan.create(planes, kernels)
-    const { h9 } = await plan.run({ x })
-    identical(t, actual!.data as Float32Array, h9 as Float32Array, image.join())
+    const { h10 } = await plan.run({ x })
+    identical(t, actual!.data as Float32Array, h10 as Float32Array, image.join())
   }
   t.equal(runner.compilations, 1)
 })

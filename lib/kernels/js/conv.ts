@@ -81,7 +81,12 @@ function* forEachFilter(
 }
 
 /** Values [batch, rows, cols] as [batch, cols, rows]. */
-function transposedImages(values: Float32Array, batch: number, rows: number, cols: number): Float32Array {
+export function transposedImages(
+  values: Float32Array,
+  batch: number,
+  rows: number,
+  cols: number,
+): Float32Array {
   const to = new Float32Array(values.length)
   for (let at = 0; at < batch * rows * cols; at++) {
     const [image, row, col] = [Math.floor(at / (rows * cols)), Math.floor(at / cols) % rows, at % cols]
@@ -157,10 +162,13 @@ function* convPlanes(args: KernelArgs['conv'] & { x: Float32Array; y: Float32Arr
   }
 }
 
+/** Whether elements of the weight are read where an image has few tiles. */
+const hasElements = ({ winograd, minTiles = 0 }: ConvArgs): boolean => !winograd || minTiles > 0
+
 /** Throws where images shall be compact and cannot be. */
 export function expectCompactFits(args: Pick<ConvArgs, 'xCompact' | 'yCompact'>, takes: boolean): void {
   for (const name of ['xCompact', 'yCompact'] as const) {
-    const message = `${name} needs a pointwise convolution, or a depthwise one of 3 x 3 or 5 x 5, in f32`
+    const message = `${name} needs a convolution in f32, one of groups with few filters to be depthwise, 3 x 3 or 5 x 5`
     expectFits(takes || !args[name], message)
   }
 }
@@ -265,7 +273,10 @@ export const convRows: KernelRows<'conv' | 'convBackward' | 'convTranspose'> = {
     check(args) {
       expectOneOf('activation', args.activation ?? 'none', Object.keys(activations))
       expectFloatCompute(args)
-      const takes = (args.compute ?? 'f32') === 'f32' && takesCompact(args, args.residual !== undefined)
+      const takes =
+        (args.compute ?? 'f32') === 'f32' &&
+        hasElements(args) &&
+        takesCompact(args, args.residual !== undefined)
       expectCompactFits(args, takes)
       expectChannelsLast(args)
     },

@@ -3,7 +3,7 @@ import { expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
 import { kernelFormats } from '../../weights/formats.js'
-import { takesCompact } from '../compact.js'
+import { isCompactDepthwise } from '../compact.js'
 import type { KernelArgs } from '../kernels.js'
 import { activations } from './activations.js'
 import { conv, convSizes, expectCompactFits } from './conv.js'
@@ -32,7 +32,7 @@ export const pointwiseDepthwiseRows: KernelRows<'pointwiseDepthwise'> = {
       const { groups, pointwise } = args
       expectWeight(pointwise, kernelFormats, 'pointwise')
       const { channels, filters } = convSizes(args, args.weight)
-      expectCompactFits(args, takesCompact(args, false))
+      expectCompactFits(args, isCompactDepthwise(args))
       expectFits(
         [groups, filters, pointwise.rows].every(count => count === channels),
         `pointwise has ${pointwise.rows} rows; the convolution behind it ${groups} groups, ${channels} channels and ${filters} filters`,

@@ -78,7 +78,9 @@ bool is_compact(Arguments& in, const char* name, bool takes, const int64_t (&siz
   if (allowed && !takes) {
     throw Error(
         "ERR_SHAPE",
-        message(name, " needs a pointwise convolution, or a depthwise one of 3 x 3 or 5 x 5, in f32"));
+        message(
+            name,
+            " needs a convolution in f32, one of groups with few filters to be depthwise, 3 x 3 or 5 x 5"));
   }
   return takes && (positions == 1 || (allowed && positions <= kFewPositions));
 }
@@ -100,7 +102,7 @@ ConvArgs read_conv(Arguments& in) {
   args.winograd = winograd_filters(in, shape);
   args.channels_last = channels_last_filters(in, args);
   read_images(in, args);
-  const bool takes = args.compute == Compute::kF32 && takes_compact(shape, args.residual);
+  const bool takes = args.compute == Compute::kF32 && takes_compact(shape, args.residual) && !only_tiles;
   args.x_compact = is_compact(in, "xCompact", takes, shape.image);
   args.y_compact = is_compact(in, "yCompact", takes, shape.out);
   return args;
@@ -137,8 +139,8 @@ PointwiseDepthwiseArgs read_pointwise_depthwise(Arguments& in) {
   args.bias = in.optional_input<float>("bias", shape.channels);
   args.activation = in.activation("activation");
   args.y = in.output<float>("y", image_elements(shape, shape.channels, shape.out));
-  args.x_compact = is_compact(in, "xCompact", takes_compact(shape, false), shape.image);
-  args.y_compact = is_compact(in, "yCompact", takes_compact(shape, false), shape.out);
+  args.x_compact = is_compact(in, "xCompact", is_small_depthwise(shape), shape.image);
+  args.y_compact = is_compact(in, "yCompact", is_small_depthwise(shape), shape.out);
   return args;
 }
 

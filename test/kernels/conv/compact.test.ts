@@ -3,10 +3,11 @@ import t from 'tap'
 import { numel } from '#lib/core/shape.js'
 import { fewPositions } from '#lib/kernels/compact.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
+import { winogradSize } from '#lib/kernels/js/winograd.js'
 import type { KernelArgs } from '#lib/kernels/kernels.js'
 import { requireAddon } from '#lib/native.js'
 import { close, identical } from '../../fixtures/close.js'
-import { type ConvCase, convCase, f32Weight, shapeOf } from '../../fixtures/conv.js'
+import { type ConvCase, convCase, f32Weight, shapeOf, transposedImages } from '../../fixtures/conv.js'
 import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 type Args = KernelArgs['conv'] & { x: Float32Array; y: Float32Array }
@@ -33,21 +34,31 @@ const cases = [
   convCase([1, 3, 3, 3], [3, 3], [3, 3]),
 ]
 
+/** Full kernels, with strides and dilations, along one to three axes, and of groups with more filters than loops take. */
+const full = [
+  convCase([1, 5, 7, 1], [4, 4], [3, 3]),
+  convCase([3, 33, 40, 1], [7, 7], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([1, 70, 300, 1], [3, 3], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([2, 19, 21, 1], [8, 8], [5, 3], { strides: [2, 1], pads: [2, 1, 2, 1] }),
+  convCase([2, 9, 6, 1], [7, 8], [3, 3], { dilations: [2, 3], pads: [2, 3, 2, 3] }),
+  convCase([2, 9, 20, 1], [8, 7], [1, 1], { strides: [2, 2] }),
+  convCase([1, 6, 17, 1], [6, 6], [3, 3], { pads: [-1, 0, 2, 1] }),
+  convCase([2, 12, 16, 4], [7, 5], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([9, 48, 96, 6], [7, 7], [1, 1]),
+  convCase([2, 8, 12, 1], [50], [4], { pads: [2, 1] }),
+  convCase([1, 4, 9, 1], [3, 4, 5], [3, 2, 3], { pads: [1, 0, 1, 1, 1, 1] }),
+  convCase([4, 7, 5, 1], [1, 1], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([1, 1, 1, 1], [6, 6], [3, 3], { pads: [1, 1, 1, 1] }),
+]
+
 /** More positions than compact images have, and those of the output alone are as few. */
 const large = [
   convCase([2, 19, 35, 1], [13, 5], [1, 1]),
   convCase([2, 19, 19, 19], [9, 8], [3, 3], { pads: [1, 1, 1, 1] }),
   convCase([2, 35, 35, 35], [13, 15], [3, 3], { strides: [2, 2], pads: [1, 1, 1, 1] }),
+  convCase([2, 19, 37, 1], [13, 15], [3, 3], { strides: [2, 2], pads: [1, 1, 1, 1] }),
+  convCase([2, 7, 9, 1], [6, 7], [3, 3], { pads: [3, 3, 3, 3] }),
 ]
-
-/** [batch, rows, cols] as [batch, cols, rows]. */
-function transposed(values: Float32Array, batch: number, rows: number, cols: number): Float32Array {
-  const to = new Float32Array(values.length)
-  for (let n = 0; n < batch; n++)
-    for (let i = 0; i < rows; i++)
-      for (let j = 0; j < cols; j++) to[(n * cols + j) * rows + i] = values[(n * rows + i) * cols + j]!
-  return to
-}
 
 function argsOf(at: ConvCase, more: Partial<Args> = {}): Args {
   const random = randomGenerator(at.filters + at.channels)
@@ -68,15 +79,15 @@ function compactly(at: ConvCase, args: Args, run: (args: Args) => void): Float32
     flag && numel(sizes) <= fewPositions
   const [x, y] = [isCompact(args.xCompact, image), isCompact(args.yCompact, out)]
   const laidOut = (values: Float32Array) =>
-    y ? transposed(values, batch, filters, numel(out)) : values.slice()
+    y ? transposedImages(values, batch, filters, numel(out)) : values.slice()
   const result = args.y.slice().fill(Number.NaN)
   run({
     ...args,
-    x: x ? transposed(args.x, batch, channels, numel(image)) : args.x,
+    x: x ? transposedImages(args.x, batch, channels, numel(image)) : args.x,
     residual: args.residual && laidOut(args.residual),
     y: result,
   })
-  return y ? transposed(result, batch, numel(out), filters) : result
+  return y ? transposedImages(result, batch, numel(out), filters) : result
 }
 
 const layouts = [{ xCompact: true, yCompact: true }, { xCompact: true }, { yCompact: true }]
@@ -87,7 +98,7 @@ function variantsOf(at: ConvCase): Partial<Args>[] {
   const bias = uniform(random, at.filters)
   const residual = uniform(random, at.batch * at.filters * numel(at.out))
   const alone: Partial<Args>[] = [{}, { bias, activation: 'relu6' }, { bias, activation: 'silu' }]
-  if (at.groups > 1) return alone
+  if (at.groups === at.filters && at.groups > 1) return alone
   return [
     ...alone,
     { bias, residual, activation: 'relu' },
@@ -98,7 +109,7 @@ function variantsOf(at: ConvCase): Partial<Args>[] {
 }
 
 t.test('the bits of planes', t => {
-  for (const at of [...cases, ...large]) {
+  for (const at of [...cases, ...full, ...large]) {
     for (const more of variantsOf(at)) {
       const args = argsOf(at, more)
       addon.setThreads(1)
@@ -117,7 +128,7 @@ t.test('the bits of planes', t => {
 })
 
 t.test('the same in TypeScript', t => {
-  for (const at of [...cases, ...large].filter(({ channels }) => channels < 60)) {
+  for (const at of [...cases, ...full, ...large].filter(({ channels }) => channels < 60)) {
     for (const more of variantsOf(at)) {
       const args = argsOf(at, more)
       const run = (all: Args) => jsKernels.runSync('conv', all)
@@ -139,7 +150,9 @@ t.test('the same in TypeScript', t => {
 })
 
 t.test('an expansion and the depthwise convolution behind it', t => {
-  for (const at of [...cases, ...large].filter(({ groups, batch }) => groups > 1 && batch > 0)) {
+  for (const at of [...cases, ...large].filter(
+    ({ groups, batch, filters }) => groups > 1 && groups === filters && batch > 0,
+  )) {
     const { batch, channels, image, filters, out } = at
     const random = randomGenerator(9)
     const pointwise = {
@@ -160,9 +173,9 @@ t.test('an expansion and the depthwise convolution behind it', t => {
           (flag, i) => flag && numel(i === 0 ? image : out) <= fewPositions,
         )
         const result = new Float32Array(y.length)
-        const laidOut = xLast ? transposed(x, batch, 21, numel(image)) : x
+        const laidOut = xLast ? transposedImages(x, batch, 21, numel(image)) : x
         run('pointwiseDepthwise', { ...args, x: laidOut, y: result, ...layout })
-        const planes = yLast ? transposed(result, batch, numel(out), filters) : result
+        const planes = yLast ? transposedImages(result, batch, numel(out), filters) : result
         identical(t, planes, expected, `${JSON.stringify(at)} ${Object.keys(layout)}`)
       }
     }
@@ -173,9 +186,9 @@ t.test('an expansion and the depthwise convolution behind it', t => {
 t.test('what cannot be compact is refused', t => {
   const residual = new Float32Array(16)
   const wrong: [ConvCase, Partial<Args>][] = [
-    [convCase([1, 4, 4, 1], [4, 4], [3, 3]), {}],
-    [convCase([1, 4, 4, 1], [4, 4], [1, 1], { strides: [2, 2] }), {}],
     [convCase([1, 4, 4, 2], [4, 4], [1, 1]), {}],
+    [convCase([1, 4, 12, 4], [4, 4], [3, 3]), {}],
+    [convCase([1, 1, 1, 1], [4, 4], [3, 3]), { winograd: new Float32Array(winogradSize(1, 9)) }],
     [convCase([1, 4, 4, 4], [4, 4], [3, 3], { dilations: [2, 1], pads: [1, 1, 1, 1] }), {}],
     [convCase([1, 4, 4, 4], [4, 4], [3, 3], { pads: [1, 3, 1, 1] }), {}],
     [convCase([1, 4, 4, 4], [4, 4], [3, 3]), { residual }],

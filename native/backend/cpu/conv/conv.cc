@@ -12,7 +12,7 @@ namespace spark::cpu {
 namespace {
 
 bool takes_tiles(const ConvArgs& args) {
-  if (!args.winograd) return false;
+  if (!args.winograd || args.x_compact || args.y_compact) return false;
   const auto& [_, height, width] = args.shape.out;
   return (height + 3) / 4 * ((width + 3) / 4) >= args.min_tiles;
 }
@@ -25,7 +25,7 @@ void conv(const ConvArgs& args) {
   if (shape.batch * shape.filters * positions == 0) return;
   if (takes_tiles(args)) return winograd_conv(args);
   if (is_depthwise(args)) return depthwise_conv(args);
-  if (args.x_compact || args.y_compact) return pointwise_compact(args);
+  if ((args.x_compact || args.y_compact) && is_pointwise(shape)) return pointwise_compact(args);
   if (takes_bf16(args)) return conv_bf16(args);
   const ConvReading reading(shape);
   std::unique_ptr<float[]> storage;
@@ -40,7 +40,10 @@ void conv(const ConvArgs& args) {
     to.bias = args.bias ? args.bias + o : nullptr;
     apply_epilogue(sums, 0, 1, count, to);
   };
-  convolve(reading.source(args.x), {part});
+  part.compact = args.y_compact;
+  ConvSource source = reading.source(args.x);
+  source.compact = args.x_compact;
+  convolve(source, {part});
 }
 
 }  // namespace spark::cpu

@@ -14,7 +14,6 @@ namespace spark::cpu {
 namespace {
 
 constexpr int64_t kPositions = 512;       // fill a product; images that are smaller share one
-constexpr int64_t kDirectLines = 3;       // up to so many lines of a group do without a product
 constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
 constexpr int64_t kGrainSums = 1 << 14;   // sums of tasks that a thread adds up at a time
 constexpr int64_t kManyTerms = 1024;
@@ -29,7 +28,7 @@ class Convolution {
  public:
   // Its tasks have as many images as `positions` each make up `wanted`, at least one.
   Convolution(const ConvSource& source, int64_t positions, int64_t wanted, bool padded)
-      : source_(source), padded_(padded || !source.input->plain()) {
+      : source_(source), padded_(padded || source.compact || !source.input->plain()) {
     images_ = std::clamp<int64_t>(wanted / std::max<int64_t>(positions, 1), 1, source.batch);
     plane_ = padded_ ? source.input->plane() : source.pixels;
     floats_ = padded_ ? padded_floats(padded_floats(plane_, source.channels), images_) + kPaddedSlack : 0;
@@ -52,8 +51,9 @@ class Convolution {
     if (!padded_) return source_.data + first * plane_;
     const auto fill = [&](int64_t begin, int64_t end) {
       for (int64_t at = begin; at < end; ++at) {
-        const int64_t from = first + at / source_.channels * stride + at % source_.channels;
-        source_.input->fill(source_.data + from * source_.pixels, workspace + at * plane_);
+        const int64_t channel = task.group * source_.channels + at % source_.channels;
+        const int64_t image = (task.first + at / source_.channels) * stride * source_.pixels;
+        fill_plane(source_.data + image, channel, workspace + at * plane_);
       }
     };
     const int64_t planes = task.images * source_.channels;
@@ -85,6 +85,14 @@ class Convolution {
   }
 
  private:
+  void fill_plane(const float* image, int64_t channel, float* plane) const {
+    if (!source_.compact) return source_.input->fill(image + channel * source_.pixels, plane);
+    const int64_t channels = source_.groups * source_.channels;
+    float values[kFewPositions];
+    for (int64_t p = 0; p < source_.pixels; ++p) values[p] = image[p * channels + channel];
+    source_.input->fill(values, plane);
+  }
+
   const ConvSource& source_;
   bool padded_;
   int64_t images_, plane_, floats_;
@@ -164,8 +172,10 @@ bool positions_left(int64_t lines, int64_t positions, int64_t depth) {
 // y of the lines of a task from its first image on.
 Epilogue epilogue_of(const ConvPart& part, const Task& task, int64_t lines, int64_t positions) {
   Epilogue to = part.epilogue;
-  to.stride = positions;
-  to = epilogue_at(to, task.group * lines, 0);
+  to.stride = part.compact ? part.coefficients.rows : positions;
+  to.bias_of_columns = part.compact;
+  const int64_t line = task.group * lines;
+  to = part.compact ? epilogue_at(to, 0, line) : epilogue_at(to, line, 0);
   const int64_t image = task.first * part.coefficients.rows * positions;
   if (to.residual) to.residual += image;
   to.y += image;
@@ -189,8 +199,8 @@ void multiply(const Convolution& convolution, const ConvSource& source, const Co
   const Segment segment = left ? Segment{columns_of(patches), rows_of(weight), depth}
                                : Segment{rows_of(weight), columns_of(patches), depth};
   const int64_t m = left ? columns : lines, n = left ? lines : columns;
-  const StoreBy by = left ? StoreBy::kColumns : StoreBy::kRows;
-  if (part.epilogue.y && task.images == 1) {
+  const StoreBy by = left != part.compact ? StoreBy::kColumns : StoreBy::kRows;
+  if (part.epilogue.y && (task.images == 1 || part.compact)) {
     const Epilogue to = epilogue_of(part, task, lines, positions);
     (alone ? product_into_here : product_into)(to, m, n, segment, by);
   } else {
@@ -263,7 +273,7 @@ void loop_gradient(const Convolution& convolution, const PaddedInput& input, con
 
 }  // namespace
 
-bool loops_over(int64_t groups, int64_t lines) { return groups > 1 && lines <= kDirectLines; }
+bool loops_over(int64_t groups, int64_t lines) { return groups > 1 && lines <= kDirectFilters; }
 
 void convolve(const ConvSource& source, const std::vector<ConvPart>& parts) {
   const int64_t lines = parts[0].coefficients.rows / source.groups;

@@ -17,6 +17,7 @@ struct ConvSource {
   int64_t batch, groups, channels;
   int64_t pixels;
   const PaddedInput* input;
+  bool compact = false;  // [batch, image, groups · channels], of kFewPositions pixels at most
 };
 
 // Receives the sums of a line of image n at positions [position, position + count).
@@ -30,8 +31,9 @@ struct ConvPart {
   int64_t size[3];               // of positions
   Weight coefficients;           // [groups · lines, channels · taps]
   ConvStore store;
-  Epilogue epilogue{};  // unless its y is null, what sums may become instead of going to `store`: y is
-                        // [batch, groups · lines, positions]
+  Epilogue epilogue{};   // unless its y is null, what sums may become instead of going to `store`: y is
+                         // [batch, groups · lines, positions]
+  bool compact = false;  // y, and the residual, is [batch, positions, groups · lines]; not where loops_over()
 };
 
 // All parts; their results differ in their places only. Where loops_over() the coefficients are f32.

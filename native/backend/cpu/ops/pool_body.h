@@ -5,8 +5,9 @@ constexpr int64_t kHalfWidth = kWidth / 2;
 using HalfFloats = float __attribute__((vector_size(kHalfWidth * sizeof(float))));
 using HalfDoubles = double __attribute__((vector_size(kHalfWidth * sizeof(double))));
 
-template <int... kLane>
-inline Vec twice(HalfFloats values, Lanes<kLane...>) {
+// The lanes of a vector twice, or its first half, as the lanes say.
+template <typename Values, int... kLane>
+inline auto lanes_of(Values values, Lanes<kLane...>) {
   return __builtin_shufflevector(values, values, kLane...);
 }
 
@@ -16,15 +17,10 @@ inline void store_half(float* to, HalfFloats values, int64_t count) {
     __builtin_memcpy(to, &values, sizeof(values));
     return;
   }
-  store_part(to, twice(values, CountLanes<kWidth>::Type{}), count);
+  store_part(to, lanes_of(values, CountLanes<kWidth>::Type{}), count);
 }
 
 constexpr HalfDoubles kNothing = -HalfDoubles{};  // −0 + x is x, also for −0
-
-template <int... kLane>
-inline HalfFloats first_half(Vec values, Lanes<kLane...>) {
-  return __builtin_shufflevector(values, values, kLane...);
-}
 
 // The first `count` floats, at most kHalfWidth of them, with zeros behind.
 inline HalfDoubles load_doubles(const float* from, int64_t count) {
@@ -32,7 +28,7 @@ inline HalfDoubles load_doubles(const float* from, int64_t count) {
   if (count >= kHalfWidth) {
     __builtin_memcpy(&values, from, sizeof(values));
   } else {
-    values = first_half(load_part(from, count), CountLanes<kHalfWidth>::Type{});
+    values = lanes_of(load_part(from, count), CountLanes<kHalfWidth>::Type{});
   }
   return __builtin_convertvector(values, HalfDoubles);
 }
@@ -56,6 +52,31 @@ struct CoveredTaps {
     while (count > 0 && start + (count - 1) * step >= size) --count;
   }
 };
+
+// to[i] = the numbers of column i of some lines made one, for i < count; of so many lines of one plane, or
+// any.
+template <typename Number>
+struct ColumnKernels {
+  void (*two)(const CoveredLines& from, int64_t count, Number* to);
+  void (*three)(const CoveredLines& from, int64_t count, Number* to);
+  void (*any)(const CoveredLines& from, int64_t count, Number* to);
+};
+
+// The first `count` columns of the lines that windows (a, b + i) cover, at columns[i · pitch] for i < lines;
+// layer is the first plane that they cover.
+template <typename Number>
+void join_columns(const Windows& of, const CoveredTaps& deep, int64_t b, int64_t lines, const float* layer,
+                  int64_t count, const ColumnKernels<Number>& kernels, Number* columns, int64_t pitch) {
+  const int64_t height = of.image[1], width = of.image[2];
+  for (int64_t i = 0; i < lines; ++i) {
+    const CoveredTaps down(of, 1, b + i);
+    const CoveredLines from = {layer + down.start * width, deep.count, of.dilation[0] * height * width,
+                               down.count, of.dilation[1] * width};
+    const int64_t covered = deep.count == 1 ? down.count : 0;
+    const auto join = covered == 2 ? kernels.two : covered == 3 ? kernels.three : kernels.any;
+    join(from, count, columns + i * pitch);
+  }
+}
 
 // to[i] = the largest element of column i of some lines, for i < count; kLines of one plane, 0: any.
 template <int kLines>
@@ -100,6 +121,8 @@ void max_of_taps(const Windows& of, const float* columns, float* y) {
   }
 }
 
+constexpr ColumnKernels<float> kMaxOfColumns = {max_of_columns<2>, max_of_columns<3>, max_of_columns<0>};
+
 void max_windows(const Windows& of, int64_t planes, const float* x, float* columns, int64_t pitch, float* y) {
   const auto [depth, height, width] = of.image;
   const int64_t reach = (of.out[2] - 1) * of.stride[2] + (of.kernel[2] - 1) * of.dilation[2] + 1;
@@ -112,16 +135,7 @@ void max_windows(const Windows& of, int64_t planes, const float* x, float* colum
     const float* layer = x + (block / of.out[0] * depth + deep.start) * height * width;
     for (int64_t b = 0; b < of.out[1]; b += kPoolLines) {
       const int64_t lines = smaller(kPoolLines, of.out[1] - b);
-      for (int64_t i = 0; i < lines; ++i) {
-        const CoveredTaps down(of, 1, b + i);
-        const CoveredLines from = {layer + down.start * width, deep.count, of.dilation[0] * height * width,
-                                   down.count, of.dilation[1] * width};
-        const int64_t covered = deep.count == 1 ? down.count : 0;
-        const auto of_columns = covered == 2   ? max_of_columns<2>
-                                : covered == 3 ? max_of_columns<3>
-                                               : max_of_columns<0>;
-        of_columns(from, end, columns + i * pitch + of.pad[2]);
-      }
+      join_columns(of, deep, b, lines, layer, end, kMaxOfColumns, columns + of.pad[2], pitch);
       for (int64_t i = 0; i < lines; ++i, y += of.out[2]) of_taps(of, columns + i * pitch, y);
     }
   }
@@ -143,6 +157,8 @@ void sum_of_columns(const CoveredLines& from, int64_t count, double* to) {
   }
 }
 
+constexpr ColumnKernels<double> kSumOfColumns = {sum_of_columns<2>, sum_of_columns<3>, sum_of_columns<0>};
+
 constexpr int64_t kMeansAtOnce = 256;
 
 // sums[i] += columns[i · stride] for i < count
@@ -161,7 +177,8 @@ void mean_of_taps(const Windows& of, const double* columns, const double* counts
   const int64_t stride = of.stride[2], width = of.image[2];
   for (int64_t at = 0; at < of.out[2]; at += kMeansAtOnce) {
     const int64_t end = smaller(at + kMeansAtOnce, of.out[2]);
-    double sums[kMeansAtOnce] = {};
+    double sums[kMeansAtOnce];
+    for (double& sum : sums) sum = -0.0;
     for (int64_t k = 0; k < of.kernel[2]; ++k) {
       // Window c reads column c · stride + shift.
       const int64_t shift = k * of.dilation[2] - of.pad[2];
@@ -175,7 +192,7 @@ void mean_of_taps(const Windows& of, const double* columns, const double* counts
   }
 }
 
-// As mean_of_taps, of columns side by side; those beyond the ends of the image are zero.
+// As mean_of_taps, of columns side by side; those beyond the ends of the image are −0.
 template <int kTaps>
 void mean_of_neighbours(const Windows& of, const double* columns, const double* counts, double factor,
                         float* y) {
@@ -230,7 +247,7 @@ void mean_windows(const Windows& of, const CountedTaps& counts, int64_t planes, 
   double* inside = columns + kPoolMargin;
   for (int64_t i = 0; i < smaller(kPoolLines, of.out[1]); ++i) {
     double* line = columns + i * pitch;
-    for (int64_t j = 0; j < kPoolMargin; ++j) line[j] = line[kPoolMargin + width + j] = 0;
+    for (int64_t j = 0; j < kPoolMargin; ++j) line[j] = line[kPoolMargin + width + j] = -0.0;
   }
   for (int64_t block = 0; block < planes * of.out[0]; ++block) {
     const int64_t a = block % of.out[0];
@@ -238,16 +255,7 @@ void mean_windows(const Windows& of, const CountedTaps& counts, int64_t planes, 
     const float* layer = x + (block / of.out[0] * depth + deep.start) * height * width;
     for (int64_t b = 0; b < of.out[1]; b += kPoolLines) {
       const int64_t lines = smaller(kPoolLines, of.out[1] - b);
-      for (int64_t i = 0; i < lines; ++i) {
-        const CoveredTaps down(of, 1, b + i);
-        const CoveredLines from = {layer + down.start * width, deep.count, of.dilation[0] * height * width,
-                                   down.count, of.dilation[1] * width};
-        const int64_t covered = deep.count == 1 ? down.count : 0;
-        const auto of_columns = covered == 2   ? sum_of_columns<2>
-                                : covered == 3 ? sum_of_columns<3>
-                                               : sum_of_columns<0>;
-        of_columns(from, width, inside + i * pitch);
-      }
+      join_columns(of, deep, b, lines, layer, width, kSumOfColumns, inside, pitch);
       for (int64_t i = 0; i < lines; ++i, y += of.out[2]) {
         const double factor = counts.axes[0][a] * counts.axes[1][b + i];
         of_taps(of, inside + i * pitch, counts.axes[2], factor, y);

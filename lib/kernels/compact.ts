@@ -20,12 +20,6 @@ interface Shape extends WindowSizes {
   readonly weight: { readonly rows: Size; readonly cols: Size }
 }
 
-/** Filters of a group that are not more are convolved one by one where there are several groups. */
-const directFilters = 3
-
-/** Whether filters read all channels, or those of a group with many filters. */
-const isFull = ({ groups, weight: { rows } }: Shape): boolean =>
-  groups === 1 || (typeof groups === 'number' && typeof rows === 'number' && rows > directFilters * groups)
 
 const areAll = (sizes: readonly Size[], size: Size): boolean => sizes.every(each => each === size)
 
@@ -49,7 +43,7 @@ export const isDepthwise = ({ groups, weight, kernel, strides, dilations }: Shap
 
 /** Whether the images of a convolution may be compact. */
 export const takesCompact = (shape: Shape, hasResidual: boolean): boolean =>
-  isFull(shape) || (isCompactDepthwise(shape) && !hasResidual)
+  shape.groups === 1 || (isCompactDepthwise(shape) && !hasResidual)
 
 /** Whether a convolution is depthwise and the first column of its neighbours in the image or beside it. */
 export function isCompactDepthwise(shape: Shape): boolean {

@@ -90,16 +90,8 @@ inline int64_t channels_last_depth(const ConvShape& shape) {
   return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit;
 }
 
-// Filters of a group that are not more are convolved one by one where there are several groups.
-constexpr int64_t kDirectFilters = 3;
-
-// Whether filters read all channels, or those of a group with many filters.
-inline bool is_full(const ConvShape& shape) {
-  return shape.groups == 1 || shape.filters > kDirectFilters * shape.groups;
-}
-
 inline bool takes_compact(const ConvShape& shape, bool has_residual) {
-  return is_full(shape) || (is_small_depthwise(shape) && !has_residual);
+  return shape.groups == 1 || (is_small_depthwise(shape) && !has_residual);
 }
 
 // dx[n, g·C/G + c, p] = Σ_{o of g, k, q with p(q, k) = p} dy[n, o, q] W[o, c, k]

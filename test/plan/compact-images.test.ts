@@ -161,15 +161,10 @@ t.test('the layout around pools', t => {
 })
 
 t.test('the layout around concatenations', t => {
-  for (const batch of [1, 2, 'n']) {
+  for (const batch of [1, 2]) {
     t.equal(layoutsOf({ layers: [full, joined, full], batch }), 'pc cc cp', 'channels')
     t.equal(layoutsOf({ layers: [{ op: 'Abs' }, joined, full], batch }), 'pc cp', 'parts that are no images')
     t.equal(layoutsOf({ layers: [full, joined, full], image: [9, 8], batch }), 'pp pp pp', 'many positions')
-    t.equal(
-      layoutsOf({ layers: [full, joined, full], image: ['h', 'w'], batch }),
-      'pp pc cp',
-      'unknown sizes',
-    )
   }
   t.end()
 })
@@ -252,7 +247,7 @@ t.test('the values of a plan, for all sizes', async t => {
     pointwise,
     { op: 'Tanh' },
   ]
-  const net: Net = { layers, sum: [2, 5], image: ['height', 'width'], batch: 3 }
+  const net: Net = { layers, sum: [2, 5], image: ['height', 'width'], batch: 'n' }
   const runner = new GraphRunner(netOf(net), kernels)
   t.teardown(() => runner.dispose())
   for (const image of [
@@ -264,7 +259,7 @@ t.test('the values of a plan, for all sizes', async t => {
     const x = uniform(randomGenerator(2), 3 * channels * numel(image))
     const shape = [3, channels, ...image]
     const [actual] = (await runner.run([hostTensor('f32', shape, x)])) as HostTensor[]
-    const planes = netOf({ ...net, image, outputs: layers.map((_, i) => i).slice(0, -1) })
+    const planes = netOf({ ...net, image, batch: 3, outputs: layers.map((_, i) => i).slice(0, -1) })
     using plan = await Plan.create(planes, kernels)
     const { h10 } = await plan.run({ x })
     identical(t, actual!.data as Float32Array, h10 as Float32Array, image.join())

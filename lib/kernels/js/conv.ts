@@ -168,7 +168,7 @@ const hasElements = ({ winograd, minTiles = 0 }: ConvArgs): boolean => !winograd
 /** Throws where images shall be compact and cannot be. */
 export function expectCompactFits(args: Pick<ConvArgs, 'xCompact' | 'yCompact'>, takes: boolean): void {
   for (const name of ['xCompact', 'yCompact'] as const) {
-    const message = `${name} needs a convolution in f32, one of groups with few filters to be depthwise, 3 x 3 or 5 x 5`
+    const message = `${name} needs a convolution of one group, or a depthwise one of 3 x 3 or 5 x 5, in f32`
     expectFits(takes || !args[name], message)
   }
 }

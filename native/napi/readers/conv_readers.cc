@@ -78,9 +78,7 @@ bool is_compact(Arguments& in, const char* name, bool takes, const int64_t (&siz
   if (allowed && !takes) {
     throw Error(
         "ERR_SHAPE",
-        message(
-            name,
-            " needs a convolution in f32, one of groups with few filters to be depthwise, 3 x 3 or 5 x 5"));
+        message(name, " needs a convolution of one group, or a depthwise one of 3 x 3 or 5 x 5, in f32"));
   }
   return takes && (positions == 1 || (allowed && positions <= kFewPositions));
 }

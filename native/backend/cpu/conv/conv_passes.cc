@@ -14,6 +14,7 @@ namespace spark::cpu {
 namespace {
 
 constexpr int64_t kPositions = 512;       // fill a product; images that are smaller share one
+constexpr int64_t kDirectLines = 3;       // up to so many lines of a group do without a product
 constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
 constexpr int64_t kGrainSums = 1 << 14;   // sums of tasks that a thread adds up at a time
 constexpr int64_t kManyTerms = 1024;
@@ -273,7 +274,7 @@ void loop_gradient(const Convolution& convolution, const PaddedInput& input, con
 
 }  // namespace
 
-bool loops_over(int64_t groups, int64_t lines) { return groups > 1 && lines <= kDirectFilters; }
+bool loops_over(int64_t groups, int64_t lines) { return groups > 1 && lines <= kDirectLines; }
 
 void convolve(const ConvSource& source, const std::vector<ConvPart>& parts) {
   const int64_t lines = parts[0].coefficients.rows / source.groups;

@@ -20,8 +20,6 @@ inline void store_half(float* to, HalfFloats values, int64_t count) {
   store_part(to, lanes_of(values, CountLanes<kWidth>::Type{}), count);
 }
 
-constexpr HalfDoubles kNothing = -HalfDoubles{};  // −0 + x is x, also for −0
-
 // The first `count` floats, at most kHalfWidth of them, with zeros behind.
 inline HalfDoubles load_doubles(const float* from, int64_t count) {
   HalfFloats values;
@@ -147,7 +145,7 @@ template <int kLines>
 void sum_of_columns(const CoveredLines& from, int64_t count, double* to) {
   const int64_t planes = kLines ? 1 : from.planes, lines = kLines ? kLines : from.lines;
   for (int64_t at = 0; at < count; at += kHalfWidth) {
-    HalfDoubles sum = kNothing;
+    HalfDoubles sum{};
     for (int64_t i = 0; i < planes; ++i) {
       const float* line = from.first + i * from.plane_step + at;
 #pragma GCC unroll 3
@@ -177,8 +175,7 @@ void mean_of_taps(const Windows& of, const double* columns, const double* counts
   const int64_t stride = of.stride[2], width = of.image[2];
   for (int64_t at = 0; at < of.out[2]; at += kMeansAtOnce) {
     const int64_t end = smaller(at + kMeansAtOnce, of.out[2]);
-    double sums[kMeansAtOnce];
-    for (double& sum : sums) sum = -0.0;
+    double sums[kMeansAtOnce] = {};
     for (int64_t k = 0; k < of.kernel[2]; ++k) {
       // Window c reads column c · stride + shift.
       const int64_t shift = k * of.dilation[2] - of.pad[2];
@@ -192,13 +189,13 @@ void mean_of_taps(const Windows& of, const double* columns, const double* counts
   }
 }
 
-// As mean_of_taps, of columns side by side; those beyond the ends of the image are −0.
+// As mean_of_taps, of columns side by side; those beyond the ends of the image are zero.
 template <int kTaps>
 void mean_of_neighbours(const Windows& of, const double* columns, const double* counts, double factor,
                         float* y) {
   const double* from = columns - of.pad[2];
   for (int64_t c = 0; c < of.out[2]; c += kHalfWidth) {
-    HalfDoubles sum = kNothing, column, count;
+    HalfDoubles sum{}, column, count;
 #pragma GCC unroll 3
     for (int64_t k = 0; k < kTaps; ++k) {
       __builtin_memcpy(&column, from + c + k, sizeof(column));
@@ -247,7 +244,7 @@ void mean_windows(const Windows& of, const CountedTaps& counts, int64_t planes, 
   double* inside = columns + kPoolMargin;
   for (int64_t i = 0; i < smaller(kPoolLines, of.out[1]); ++i) {
     double* line = columns + i * pitch;
-    for (int64_t j = 0; j < kPoolMargin; ++j) line[j] = line[kPoolMargin + width + j] = -0.0;
+    for (int64_t j = 0; j < kPoolMargin; ++j) line[j] = line[kPoolMargin + width + j] = 0;
   }
   for (int64_t block = 0; block < planes * of.out[0]; ++block) {
     const int64_t a = block % of.out[0];

@@ -21,52 +21,63 @@ struct Largest {
   using Number = float;
   static constexpr Number kStart = -std::numeric_limits<float>::infinity();
   static Number join(Number most, Number value) { return (most >= value) | (most != most) ? most : value; }
+  static float result(Number most, int64_t) { return most; }
 };
 
-struct Sum {
+struct Mean {
   using Number = double;
-  static constexpr Number kStart = -0.0;  // −0 + x is x, also for −0
+  static constexpr Number kStart = 0;
   static Number join(Number sum, Number value) { return sum + value; }
+  static float result(Number sum, int64_t divisor) {
+    return static_cast<float>(sum / static_cast<double>(divisor));
+  }
 };
 
-// to[c] = the elements of channel c under a window, joined, for c < count; x is the first channel of an
+// A line of windows: y[q · step + c · stride] is channel c of window q. x and y: of the first channel of an
 // image.
+struct Line {
+  const float* x;
+  float* y;
+  int64_t step, stride;
+  TapRange deep, down;  // that are in the image
+  int64_t a, b, divisor;
+};
+
+// columns[p · kChannels + c] = the elements of channel c at column p under the windows, joined, for c <
+// count.
 template <typename Join>
-void join_window(const Windows& of, const Window& at, const float* x, int64_t channels, int64_t count,
-                 typename Join::Number* to) {
-  using Number = typename Join::Number;
-  const auto& [deep, down, across] = at.inside;
-  std::fill_n(to, count, Join::kStart);
-  for (int64_t k = across.first; k < across.last; ++k) {
-    Number column[kChannels];
-    std::fill_n(column, count, Join::kStart);
-    for (int64_t i = deep.first; i < deep.last; ++i) {
-      const int64_t plane = (at.start[0] + i * of.dilation[0]) * of.image[1];
-      for (int64_t j = down.first; j < down.last; ++j) {
-        const int64_t line = (plane + at.start[1] + j * of.dilation[1]) * of.image[2];
-        const float* from = x + (line + at.start[2] + k * of.dilation[2]) * channels;
-        for (int64_t c = 0; c < count; ++c) column[c] = Join::join(column[c], static_cast<Number>(from[c]));
+void join_columns(const PoolArgs& args, const Line& line, int64_t count, typename Join::Number* columns) {
+  const Windows& of = args.windows;
+  const int64_t width = of.image[2];
+  for (int64_t p = 0; p < width; ++p) std::fill_n(columns + p * kChannels, count, Join::kStart);
+  for (int64_t i = line.deep.first; i < line.deep.last; ++i) {
+    const int64_t plane = (line.a * of.stride[0] + i * of.dilation[0] - of.pad[0]) * of.image[1];
+    for (int64_t j = line.down.first; j < line.down.last; ++j) {
+      const int64_t row = plane + line.b * of.stride[1] + j * of.dilation[1] - of.pad[1];
+      for (int64_t p = 0; p < width; ++p) {
+        const float* from = line.x + (row * width + p) * args.channels;
+        auto* to = columns + p * kChannels;
+        for (int64_t c = 0; c < count; ++c) to[c] = Join::join(to[c], from[c]);
       }
     }
-    for (int64_t c = 0; c < count; ++c) to[c] = Join::join(to[c], column[c]);
   }
 }
 
-// y[c · stride] = the largest element, or the mean, of channel c under a window, for all channels.
-void pool_window(const PoolArgs& args, const Window& at, const float* x, float* y, int64_t stride) {
-  for (int64_t first = 0; first < args.channels; first += kChannels) {
-    const int64_t count = std::min(kChannels, args.channels - first);
-    float* to = y + first * stride;
-    if (args.fn == PoolFn::kMax) {
-      float most[kChannels];
-      join_window<Largest>(args.windows, at, x + first, args.channels, count, most);
-      for (int64_t c = 0; c < count; ++c) to[c * stride] = most[c];
-    } else {
-      double sums[kChannels];
-      join_window<Sum>(args.windows, at, x + first, args.channels, count, sums);
-      const auto divisor = static_cast<double>(at.divisor);
-      for (int64_t c = 0; c < count; ++c) to[c * stride] = static_cast<float>(sums[c] / divisor);
+template <typename Join>
+void pool_line(const PoolArgs& args, const Line& line, int64_t count) {
+  const Windows& of = args.windows;
+  typename Join::Number columns[kFewPositions * kChannels], joined[kChannels];
+  join_columns<Join>(args, line, count, columns);
+  for (int64_t q = 0; q < of.out[2]; ++q) {
+    const TapRange across = taps_within(of, 2, q, 0, of.image[2]);
+    std::fill_n(joined, count, Join::kStart);
+    for (int64_t k = across.first; k < across.last; ++k) {
+      const auto* column = columns + (q * of.stride[2] + k * of.dilation[2] - of.pad[2]) * kChannels;
+      for (int64_t c = 0; c < count; ++c) joined[c] = Join::join(joined[c], column[c]);
     }
+    const int64_t divisor = line.divisor * counted_taps(of, args.count_pad, 2, q);
+    float* y = line.y + q * line.step;
+    for (int64_t c = 0; c < count; ++c) y[c * line.stride] = Join::result(joined[c], divisor);
   }
 }
 
@@ -94,20 +105,29 @@ void pool_compact(const PoolArgs& args) {
   const auto& [planes, image, kernel, out, stride, dilation, pad, pad_end] = args.windows;
   const int64_t channels = args.channels, positions = out[0] * out[1] * out[2];
   if (!args.x_compact) return pool_planes(args, positions);
-  const int64_t pixels = image[0] * image[1] * image[2];
-  const auto* x = static_cast<const float*>(args.x);
-  auto* y = static_cast<float*>(args.y);
-  const int64_t taps = kernel[0] * kernel[1] * kernel[2];
-  parallel_for(planes / channels * positions, grain_for(channels * taps, 1 << 14),
-               [&](int64_t at, int64_t end) {
-                 for (; at < end; ++at) {
-                   const int64_t n = at / positions, q = at % positions, row = q / out[2];
-                   const Window window =
-                       window_at(args.windows, args.count_pad, {row / out[1], row % out[1], q % out[2]});
-                   float* to = y + n * channels * positions + (args.y_compact ? q * channels : q);
-                   pool_window(args, window, x + n * pixels * channels, to, args.y_compact ? 1 : positions);
-                 }
-               });
+  const int64_t pixels = image[0] * image[1] * image[2], images = planes / channels;
+  const int64_t blocks = (channels + kChannels - 1) / kChannels, lines = out[0] * out[1];
+  const int64_t terms = kernel[0] * kernel[1] * image[2] * kChannels;
+  const int64_t step = args.y_compact ? channels : 1;
+  parallel_for(images * lines * blocks, grain_for(terms, 1 << 14), [&](int64_t at, int64_t end) {
+    for (; at < end; ++at) {
+      const int64_t n = at / blocks / lines, row = at / blocks % lines, first = at % blocks * kChannels;
+      const int64_t a = row / out[1], b = row % out[1], channel = args.y_compact ? 1 : positions;
+      const Line line = {
+          static_cast<const float*>(args.x) + n * pixels * channels + first,
+          static_cast<float*>(args.y) + n * positions * channels + first * channel + row * out[2] * step,
+          step,
+          channel,
+          taps_within(args.windows, 0, a, 0, image[0]),
+          taps_within(args.windows, 1, b, 0, image[1]),
+          a,
+          b,
+          counted_taps(args.windows, args.count_pad, 0, a) *
+              counted_taps(args.windows, args.count_pad, 1, b)};
+      const int64_t count = std::min(kChannels, channels - first);
+      args.fn == PoolFn::kMax ? pool_line<Largest>(args, line, count) : pool_line<Mean>(args, line, count);
+    }
+  });
 }
 
 }  // namespace spark::cpu

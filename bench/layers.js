@@ -56,7 +56,6 @@ function convolutionOf(args) {
 /** What kind of layer a step is. @param {Step} step */
 function kindOf({ op, args }) {
   if (op === 'conv') return convolutionOf(args)
-  if (op === 'pool') return `pool${layoutOf(args)}`
   return op === 'pointwiseDepthwise' ? `1 x 1, depthwise${layoutOf(args)}` : op
 }
 

@@ -20,7 +20,6 @@ interface Shape extends WindowSizes {
   readonly weight: { readonly rows: Size; readonly cols: Size }
 }
 
-
 const areAll = (sizes: readonly Size[], size: Size): boolean => sizes.every(each => each === size)
 
 /** Whether filters read one position of all channels. */

@@ -31,12 +31,6 @@ export interface PoolArgs extends Windows {
   y: ElementArray
   /** Output, [planes, out]: index in x of the first max; absent: not computed. */
   indices?: BigInt64Array | undefined
-  /** Channels of a compact image. Default: 1. */
-  channels?: number | undefined
-  /** Whether x is compact, [N, image, C], where an image has at most 64 positions: in f32, without indices. Default: false. */
-  xCompact?: boolean | undefined
-  /** The same for y, [N, out, C]. */
-  yCompact?: boolean | undefined
 }
 
 /** The gradient of {@link PoolArgs}; see `PoolBackwardArgs` in native/backend/layer_args.h. */

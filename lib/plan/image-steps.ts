@@ -1,8 +1,8 @@
-// image-steps.ts: the images that a step reads and writes, and the step where they are compact: convolutions, poolings, copies of
-// images into one of more channels, elementwise operations, also with a number for each channel, and reductions of whole images.
+// image-steps.ts: the images that a step reads and writes, and the step where they are compact: convolutions, copies of images into
+// one of more channels, elementwise operations, also with a number for each channel, and reductions of whole images.
 
 import { contiguousStrides, numel } from '../core/shape.js'
-import { derive, floorDivide, multiply, type Size, sameSize } from '../core/size.js'
+import { derive, floorDivide, multiply, type Size } from '../core/size.js'
 import { fewPositions, isCompactDepthwise, takesCompact } from '../kernels/compact.js'
 import type { Buffer, Operand, Step } from './program.js'
 
@@ -35,8 +35,6 @@ export function imageStepOf(step: Step, known: KnownImages): ImageStep | undefin
     case 'conv':
     case 'pointwiseDepthwise':
       return convolution(step)
-    case 'pool':
-      return pooling(step, known)
     case 'copyStrided':
       return concatenation(step, known)
     case 'unary':
@@ -65,47 +63,17 @@ function convolution(step: StepOf<'conv' | 'pointwiseDepthwise'>): ImageStep | u
   return {
     images: new Map([[x, before], ...ends.map((end): [Operand, Images] => [end, after])]),
     alike: ends,
-    withCompact: isCompact => ({ ...step, args: { ...args, ...flagsOf(args, isCompact) } }) as Step,
+    withCompact: isCompact => {
+      const [xCompact, yCompact] = [isCompact(x.buffer), isCompact(y.buffer)]
+      const flags = { ...(xCompact && { xCompact }), ...(yCompact && { yCompact }) }
+      return { ...step, args: { ...args, ...flags } } as Step
+    },
   }
 }
 
 /** C, of a weight [O, C/G · taps]. */
 const channelsOf = ({ groups, kernel, weight: { cols } }: StepOf<'conv'>['args']): Size =>
   multiply(floorDivide(cols, numel(kernel)), groups)
-
-function flagsOf({ x, y }: { x: Operand; y: Operand }, isCompact: (buffer: Buffer) => boolean) {
-  return {
-    ...(isCompact(x.buffer) && { xCompact: true }),
-    ...(isCompact(y.buffer) && { yCompact: true }),
-  }
-}
-
-/** Sides of windows up to which the columns of a window are gone through first whatever the image is. */
-const fewTaps = 8
-
-/** Poolings, whose kernels take flags. */
-function pooling(step: StepOf<'pool'>, known: KnownImages): ImageStep | undefined {
-  const { args } = step
-  const { dtype, planes, image, kernel, dilations, out, indices, x, y } = args
-  const before = known.get(x.buffer)
-  if (!before || dtype !== 'f32' || indices) return undefined
-  const { batch, channels, positions } = before
-  if (!sameSize(planes, multiply(batch, channels)) || !sameSize(numel(image), positions)) return undefined
-  const isUsual = kernel.every((size, axis) => (size as number) <= fewTaps && dilations[axis] === 1)
-  if (!isUsual) return undefined
-  const after = { batch, channels, positions: numel(out) }
-  return {
-    images: new Map([
-      [x, before],
-      [y, after],
-    ]),
-    alike: [],
-    withCompact: isCompact => {
-      const flags = flagsOf(args, isCompact)
-      return flags.xCompact || flags.yCompact ? { ...step, args: { ...args, channels, ...flags } } : step
-    },
-  }
-}
 
 /** Whole images that become some of the channels of others; of sizes that are known: copies of planes may not be made at all. */
 function concatenation(step: StepOf<'copyStrided'>, known: KnownImages): ImageStep | undefined {

@@ -31,9 +31,6 @@ struct PoolArgs {
   const void* x;     // [planes, image]
   void* y;           // [planes, out]
   int64_t* indices;  // [planes, out]: where in x the first largest element is; null: not wanted
-  // Whether x, or y, is compact (conv_args.h), with so many channels: on the CPU, in f32 without indices.
-  int64_t channels;
-  bool x_compact, y_compact;
 };
 
 // dx[n, p] = Σ of dy[n, q] over the windows whose largest element is the first at p, or of dy[n, q] / divisor

@@ -31,10 +31,6 @@ const depthwise = (strides = 1): Layer => ({
 
 const pad = { pads: ints([1, 1, 1, 1]) }
 const full: Layer = { kernel: 3, attributes: pad }
-const pool = (op: 'MaxPool' | 'AveragePool', strides = 1): Layer => ({
-  op,
-  attributes: { ...pad, kernel_shape: ints([3, 3]), strides: ints([strides, strides]) },
-})
 /** A pointwise convolution of two branches. */
 const joined: Layer = { op: 'Join' }
 
@@ -145,21 +141,6 @@ t.test('the layout of a chain', t => {
   t.end()
 })
 
-t.test('the layout around pools', t => {
-  for (const op of ['MaxPool', 'AveragePool'] as const) {
-    t.equal(layoutsOf({ layers: [pointwise, pool(op), full] }), 'pc cp', op)
-    t.equal(layoutsOf({ layers: [pointwise, pool(op, 2), full], image: [13, 5] }), 'pp cp', 'a smaller image')
-    t.equal(
-      layoutsOf({ layers: [pointwise, pool(op), full], outputs: [1] }),
-      'pc pp',
-      'a pool that is an output',
-    )
-  }
-  const indices = { op: 'MaxPool', attributes: { kernel_shape: ints([9, 1]), pads: ints([4, 0, 4, 0]) } }
-  t.equal(layoutsOf({ layers: [pointwise, indices, full] }), 'pp pp', 'a window of many taps')
-  t.end()
-})
-
 t.test('the layout around concatenations', t => {
   for (const batch of [1, 2]) {
     t.equal(layoutsOf({ layers: [full, joined, full], batch }), 'pc cc cp', 'channels')
@@ -205,18 +186,9 @@ t.test('the layout around numbers for each channel', t => {
   t.end()
 })
 
-t.test('the values of poolings, concatenations and full kernels', async t => {
+t.test('the values of concatenations and full kernels', async t => {
   const kernels = await openKernels({ backend: 'cpu' })
-  const layers = [
-    full,
-    pool('MaxPool'),
-    joined,
-    pool('AveragePool'),
-    joined,
-    pool('MaxPool', 2),
-    full,
-    { op: 'Abs' },
-  ]
+  const layers = [full, joined, pointwise, joined, depthwise(2), full, joined, { op: 'Abs' }]
   const names = layers.map((_, i) => i).slice(0, -1)
   for (const batch of [1, 3]) {
     for (const image of [
@@ -241,7 +213,7 @@ t.test('the values of a plan, for all sizes', async t => {
     depthwise(2),
     pointwise,
     depthwise(),
-    pool('AveragePool'),
+    joined,
     full,
     ...gates,
     pointwise,

@@ -2,11 +2,9 @@
 import { expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
-import { fewPositions } from '../compact.js'
 import type { KernelArgs, Windows } from '../kernels.js'
 import { poolFns } from '../layer-args.js'
-import { pairsOf, transposedImages } from './conv.js'
-import { expectFits } from './operands.js'
+import { pairsOf } from './conv.js'
 import { elements, type KernelRows, optional } from './row.js'
 import { expectWindow } from './windows.js'
 
@@ -36,20 +34,8 @@ function* forEachTap(windows: Windows, body: (x: number, y: number, q: number) =
 
 /** y = the largest element or the mean of each window */
 function* pool(args: KernelArgs['pool']): Paced<void> {
-  const { planes, image, out, channels = 1, xCompact, yCompact } = args
+  const { fn, countPad, out, indices } = args
   const [x, y] = [args.x as Float32Array, args.y as Float32Array]
-  const [pixels, positions] = [numel(image), numel(out)]
-  const from =
-    xCompact && pixels <= fewPositions ? transposedImages(x, planes / channels, pixels, channels) : x
-  if (!yCompact || positions > fewPositions) return yield* poolPlanes({ ...args, x: from, y })
-  const to = new Float32Array(y.length)
-  yield* poolPlanes({ ...args, x: from, y: to })
-  y.set(transposedImages(to, planes / channels, channels, positions))
-}
-
-/** The same, of planes. */
-function* poolPlanes(args: KernelArgs['pool'] & { x: Float32Array; y: Float32Array }): Paced<void> {
-  const { fn, countPad, out, indices, x, y } = args
   if (fn === 'max') {
     const min = args.dtype === 'u8' ? 0 : args.dtype === 'i8' ? -128 : Number.NEGATIVE_INFINITY
     for (const [window, at] of (yield* firstLargest(args, x)).entries()) {
@@ -106,13 +92,7 @@ export const poolRows: KernelRows<'pool' | 'poolBackward'> = {
   pool: {
     kernel: pool,
     sizes: ['planes'],
-    check(args) {
-      expectPool(args)
-      const { dtype, indices, planes, channels = 1 } = args
-      const takes = dtype === 'f32' && !indices && planes % Math.max(channels, 1) === 0
-      for (const name of ['xCompact', 'yCompact'] as const)
-        expectFits(takes || !args[name], `${name} needs planes of whole images, in f32 and without indices`)
-    },
+    check: expectPool,
     operands(args) {
       const [image, out] = sizesOf(args)
       return {

@@ -1,5 +1,4 @@
 // layer_readers.cc: argument readers of pooling, resampling, recurrent layers and dropout masks.
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -35,16 +34,6 @@ int64_t elements_of(const Windows& windows, const int64_t (&sizes)[3]) {
 
 }  // namespace
 
-// Whether images of some sizes are compact: where a plan lets them be, those of few positions are.
-bool is_compact(const Arguments& in, const char* name, const PoolArgs& args, const int64_t (&sizes)[3]) {
-  if (!in.flag(name)) return false;
-  if (in.placed()) throw Error("ERR_UNSUPPORTED", message(name, " is for the CPU. Leave it out"));
-  if (args.dtype != DType::kF32 || args.indices || args.windows.planes % args.channels != 0) {
-    throw Error("ERR_SHAPE", message(name, " needs planes of whole images, in f32 and without indices"));
-  }
-  return sizes[0] * sizes[1] * sizes[2] <= kFewPositions;
-}
-
 PoolArgs read_pool(Arguments& in) {
   PoolArgs args{};
   args.fn = in.choice<PoolFn>("fn", kPool);
@@ -55,9 +44,6 @@ PoolArgs read_pool(Arguments& in) {
   const int64_t results = elements_of(args.windows, args.windows.out);
   args.y = in.output("y", args.dtype, results);
   args.indices = in.optional_output<int64_t>("indices", results);
-  args.channels = in.has("channels") ? std::max<int64_t>(in.size("channels"), 1) : 1;
-  args.x_compact = is_compact(in, "xCompact", args, args.windows.image);
-  args.y_compact = is_compact(in, "yCompact", args, args.windows.out);
   return args;
 }
 

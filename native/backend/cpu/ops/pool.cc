@@ -6,7 +6,6 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/grain.h"
 #include "backend/cpu/ops/pool_bytes.h"
-#include "backend/cpu/ops/pool_compact.h"
 #include "backend/cpu/parallel_tasks.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "backend/windows.h"
@@ -135,7 +134,6 @@ void pool(const PoolArgs& args) {
   const bool bytes = args.dtype == DType::kU8 || args.dtype == DType::kI8;
   if (bytes && args.fn == PoolFn::kMax && !args.indices) return largest_bytes(args);
   expect_f32(args.dtype);
-  if (args.x_compact || args.y_compact) return pool_compact(args);
   if (args.fn == PoolFn::kAverage) return mean_lines(args);
   if (!args.indices && covers_lines(args.windows)) return largest_lines(args);
   const int64_t* out_size = args.windows.out;

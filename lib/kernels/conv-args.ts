@@ -73,8 +73,8 @@ export interface ConvArgs extends ConvShape {
    */
   channelsLast?: Uint16Array | undefined
   /**
-   * Whether x is compact, [N, image, C], where an image has at most 64 positions: in f32, of a convolution of one group, of groups of more
-   * than 3 filters, or of a depthwise one of 3 x 3 or 5 x 5 whose steps are 1 or 2. Beside `winograd` with `minTiles` alone. Default: false.
+   * Whether x is compact, [N, image, C], where an image has at most 64 positions: in f32, of a convolution of one group, or a depthwise
+   * one of 3 x 3 or 5 x 5 whose steps are 1 or 2. Beside `winograd` with `minTiles` alone. Default: false.
    */
   xCompact?: boolean | undefined
   /** The same for y, [N, out, O], and the residual. */

@@ -3,7 +3,7 @@
 
 import { contiguousStrides, numel } from '../core/shape.js'
 import { derive, floorDivide, multiply, type Size } from '../core/size.js'
-import { fewPositions, isCompactDepthwise, takesCompact } from '../kernels/compact.js'
+import { fewPositions, isCompactDepthwise, isPointwise, takesCompact } from '../kernels/compact.js'
 import type { Buffer, Operand, Step } from './program.js'
 
 /** Images in a buffer: as planes [batch, channels, positions], compact [batch, positions, channels]. */
@@ -48,6 +48,16 @@ export function imageStepOf(step: Step, known: KnownImages): ImageStep | undefin
   }
 }
 
+/** Filters from which on gathering the channels of an image for a full kernel costs less than the layers around it gain. */
+const enoughFilters = 64
+
+const isNarrow = (args: StepOf<'conv' | 'pointwiseDepthwise'>['args']): boolean => {
+  const { groups, weight } = args
+  return (
+    groups === 1 && !isPointwise(args) && !(typeof weight.rows === 'number' && weight.rows >= enoughFilters)
+  )
+}
+
 /** The images of a convolution, whose kernels take flags. */
 function convolution(step: StepOf<'conv' | 'pointwiseDepthwise'>): ImageStep | undefined {
   const { args } = step
@@ -55,7 +65,7 @@ function convolution(step: StepOf<'conv' | 'pointwiseDepthwise'>): ImageStep | u
   const [residual, compute = 'f32'] = step.op === 'conv' ? [step.args.residual, step.args.compute] : []
   const takes = step.op === 'conv' ? takesCompact(args, residual !== undefined) : isCompactDepthwise(args)
   const readsTiles = step.op === 'conv' && step.args.winograd !== undefined && !step.args.minTiles
-  if (compute !== 'f32' || !takes || readsTiles) return undefined
+  if (compute !== 'f32' || !takes || readsTiles || isNarrow(args)) return undefined
   const channels = step.op === 'conv' ? channelsOf(step.args) : step.args.pointwise.cols
   const before = { batch, channels, positions: numel(args.image) }
   const after = { batch, channels: weight.rows, positions: numel(args.out) }

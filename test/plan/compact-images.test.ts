@@ -13,7 +13,8 @@ import { Plan } from '#lib/plan/plan.js'
 import { identical } from '../fixtures/close.js'
 import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
-const channels = 6
+/** As many as full kernels need. */
+const channels = 64
 
 /** What a convolution is: its filters, kernel and attributes. */
 interface Layer {
@@ -75,7 +76,7 @@ function netOf({ layers, image = [6, 7], outputs = [], sum, batch = 2 }: Net) {
   const random = randomGenerator(5)
   const initializers = new Map<string, Constant>()
   const nodes: Node[] = []
-  for (const [i, { op = 'Conv', kernel = 1, attributes = {} }] of layers.entries()) {
+  for (const [i, { op = 'Conv', filters = channels, kernel = 1, attributes = {} }] of layers.entries()) {
     const from = i === 0 ? 'x' : sum?.[1] === i - 1 ? 'sum' : `h${i - 1}`
     const weights = () => Constant.from('f32', [channels, channels, 1, 1], uniform(random, channels ** 2))
     if (op === 'Excite') {
@@ -89,7 +90,7 @@ function netOf({ layers, image = [6, 7], outputs = [], sum, batch = 2 }: Net) {
     } else if (op !== 'Conv') {
       nodes.push(makeNode(op, [from], [`h${i}`], { attributes }))
     } else {
-      const shape = [channels, attributes.group ? 1 : channels, kernel, kernel]
+      const shape = [filters, attributes.group ? 1 : channels, kernel, kernel]
       initializers.set(`w${i}`, Constant.from('f32', shape, uniform(random, numel(shape))))
       nodes.push(makeNode('Conv', [from, `w${i}`], [`h${i}`], { attributes }))
     }
@@ -130,6 +131,8 @@ t.test('the layout of a chain', t => {
   )
   t.equal(layoutsOf({ layers: chain, outputs: [1] }), 'pc cp pc cp', 'an output')
   t.equal(layoutsOf({ layers: [pointwise, full, pointwise] }), 'pc cc cp', 'a full kernel')
+  const narrow = { ...full, filters: 63 }
+  t.equal(layoutsOf({ layers: [pointwise, narrow] }), 'pp pp', 'a full kernel of few filters')
   t.equal(layoutsOf({ layers: [pointwise, { op: 'Abs' }, pointwise] }), 'pc cp', 'an elementwise operation')
   t.equal(layoutsOf({ layers: [pointwise, { op: 'Softmax' }, pointwise] }), 'pp pp', 'another operation')
   t.equal(layoutsOf({ layers: chain, sum: [0, 2] }), 'pc cc cc cp', 'a residual')
@@ -154,7 +157,7 @@ t.test('images that others read as images of other sizes stay planes', t => {
   const random = randomGenerator(1)
   const weights = (size: number) => Constant.from('f32', [size, size, 1, 1], uniform(random, size ** 2))
   const graph = makeGraph({
-    inputs: [{ name: 'x', type: tensorType('f32', [1, 6, 4, 4]) }],
+    inputs: [{ name: 'x', type: tensorType('f32', [1, channels, 4, 4]) }],
     outputs: [{ name: 'y' }],
     nodes: [
       makeNode('Conv', ['x', 'w'], ['h']),
@@ -162,9 +165,9 @@ t.test('images that others read as images of other sizes stay planes', t => {
       makeNode('Conv', ['r', 'v'], ['y']),
     ],
     initializers: new Map([
-      ['w', weights(6)],
-      ['v', weights(24)],
-      ['shape', Constant.from('i64', [4], BigInt64Array.of(1n, 24n, 2n, 2n))],
+      ['w', weights(channels)],
+      ['v', weights(4 * channels)],
+      ['shape', Constant.from('i64', [4], BigInt64Array.of(1n, 4n * BigInt(channels), 2n, 2n))],
     ]),
   })
   const { steps } = compile(optimize(graph).graph, { backend: 'cpu' })

@@ -34,7 +34,7 @@ const cases = [
   convCase([1, 3, 3, 3], [3, 3], [3, 3]),
 ]
 
-/** Full kernels, with strides and dilations, along one to three axes, and of groups with more filters than loops take. */
+/** Full kernels, with strides and dilations, along one to three axes. */
 const full = [
   convCase([1, 5, 7, 1], [4, 4], [3, 3]),
   convCase([3, 33, 40, 1], [7, 7], [3, 3], { pads: [1, 1, 1, 1] }),
@@ -43,8 +43,7 @@ const full = [
   convCase([2, 9, 6, 1], [7, 8], [3, 3], { dilations: [2, 3], pads: [2, 3, 2, 3] }),
   convCase([2, 9, 20, 1], [8, 7], [1, 1], { strides: [2, 2] }),
   convCase([1, 6, 17, 1], [6, 6], [3, 3], { pads: [-1, 0, 2, 1] }),
-  convCase([2, 12, 16, 4], [7, 5], [3, 3], { pads: [1, 1, 1, 1] }),
-  convCase([9, 48, 96, 6], [7, 7], [1, 1]),
+  convCase([9, 48, 96, 1], [7, 7], [1, 2]),
   convCase([2, 8, 12, 1], [50], [4], { pads: [2, 1] }),
   convCase([1, 4, 9, 1], [3, 4, 5], [3, 2, 3], { pads: [1, 0, 1, 1, 1, 1] }),
   convCase([4, 7, 5, 1], [1, 1], [3, 3], { pads: [1, 1, 1, 1] }),
@@ -98,7 +97,7 @@ function variantsOf(at: ConvCase): Partial<Args>[] {
   const bias = uniform(random, at.filters)
   const residual = uniform(random, at.batch * at.filters * numel(at.out))
   const alone: Partial<Args>[] = [{}, { bias, activation: 'relu6' }, { bias, activation: 'silu' }]
-  if (at.groups === at.filters && at.groups > 1) return alone
+  if (at.groups > 1) return alone
   return [
     ...alone,
     { bias, residual, activation: 'relu' },
@@ -150,9 +149,7 @@ t.test('the same in TypeScript', t => {
 })
 
 t.test('an expansion and the depthwise convolution behind it', t => {
-  for (const at of [...cases, ...large].filter(
-    ({ groups, batch, filters }) => groups > 1 && groups === filters && batch > 0,
-  )) {
+  for (const at of [...cases, ...large].filter(({ groups, batch }) => groups > 1 && batch > 0)) {
     const { batch, channels, image, filters, out } = at
     const random = randomGenerator(9)
     const pointwise = {

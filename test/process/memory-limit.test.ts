@@ -14,17 +14,29 @@ const noPrlimit = (() => {
 
 /** Outcomes of running `op`, after `before`, in a process that may grow by ever more MB, at last by any number. */
 const script = (op: string, args: string, threads: number, before = ''): string => `
-  import { execFileSync } from 'node:child_process'
-  import { readFileSync } from 'node:fs'
+  import { execFileSync, spawn } from 'node:child_process'
+  import { closeSync, mkdtempSync, openSync, readFileSync, readSync, rmSync, writeSync } from 'node:fs'
+  import { tmpdir } from 'node:os'
+  import path from 'node:path'
   import { requireAddon } from '#lib/native.js'
   const addon = requireAddon()
-  const limit = bytes => execFileSync('prlimit', ['--pid', String(process.pid), \`--as=\${bytes}:\`])
+  // A shell changes the limit: Node.js may lack the memory to start a program under it.
+  const folder = mkdtempSync(path.join(tmpdir(), 'dgx-spark-limit-'))
+  execFileSync('mkfifo', ['limits', 'done'], { cwd: folder })
+  const loop = 'while read -r limit; do prlimit --pid "$0" --as="$limit:" && echo done; done <limits >done'
+  spawn('sh', ['-c', loop, String(process.pid)], { cwd: folder, stdio: ['ignore', 'ignore', 'inherit'] })
+  const [limits, done] = [openSync(path.join(folder, 'limits'), 'w'), openSync(path.join(folder, 'done'), 'r')]
+  rmSync(folder, { recursive: true })
+  const answer = Buffer.alloc(8)
+  const limit = bytes => {
+    writeSync(limits, bytes + '\\n')
+    readSync(done, answer)
+  }
   const size = () => 1024 * Number(/VmSize:\\s+(\\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))[1])
   const args = ${args}
   addon.setThreads(${threads})
   ${before}
   const seen = []
-  // Under the limit Node.js starts prlimit, too, and ends the process where it lacks memory for that: not below 2 MB.
   for (const megabytes of [2, 4, 8, 16, 64, Infinity]) {
     if (megabytes < Infinity) limit(size() + megabytes * 2 ** 20)
     try {
@@ -35,6 +47,7 @@ const script = (op: string, args: string, threads: number, before = ''): string 
     }
     limit('unlimited')
   }
+  closeSync(limits)
   console.log(JSON.stringify(seen))`
 
 const rows = 16

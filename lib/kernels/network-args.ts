@@ -202,8 +202,10 @@ export interface AttentionInputs {
 
 /** y = softmax(scale · q·kᵀ + mask) · v for each head; see `AttentionArgs` in native/backend/network_args.h. */
 export interface AttentionArgs extends AttentionInputs {
-  /** Output, rows of `valueDepth`. */
-  y: Float32Array
+  /** Output, rows of `valueDepth`; in 16 bits without gaps between them. */
+  y: Activations
+  /** Of `y`. Default: f32. */
+  yDtype?: ActivationDType | undefined
   /** Output for the backward pass, [B, H, T]: log Σ e^score; absent: not computed. */
   logSum?: Float32Array | undefined
 }

@@ -1,5 +1,6 @@
 // paged-args.ts: arguments of attention over blocks of keys and values. Contract: native/backend/paged_args.h.
 import type { TypedArrayOf } from '../core/dtype.js'
+import type { ActivationDType, Activations } from './linear-args.js'
 import type { FloatCompute } from './weight-args.js'
 
 /** Element types of keys and values in blocks. */
@@ -76,7 +77,9 @@ export interface PagedAttentionArgs {
   /** [blocks, blockSize, K], updated: factors of the codes of i8; absent otherwise. */
   valueScales?: Float32Array | undefined
   /** Output, [N, H · D]; 0 in rows of padding. */
-  y: Float32Array
+  y: Activations
+  /** Of `y`. Default: f32. */
+  yDtype?: ActivationDType | undefined
   /** A GPU rounds its operands to bf16 or f16 where a call has many rows; other backends compute in f32. Default: f32. */
   compute?: FloatCompute | undefined
 }

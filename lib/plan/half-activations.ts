@@ -31,10 +31,11 @@ export function* halveActivations(steps: readonly Step[]): Paced<Step[]> {
   })
 }
 
-type Writer = Extract<Step, { op: 'linear' | 'norm' }>
+const writers = ['linear', 'norm', 'attention', 'pagedAttention'] as const
+type Writer = Extract<Step, { op: (typeof writers)[number] }>
 
 /** Whether it is a step that can write its result in 16 bits. */
-const writes = (step: Step): step is Writer => step.op === 'linear' || step.op === 'norm'
+const writes = (step: Step): step is Writer => (writers as readonly string[]).includes(step.op)
 
 /** The buffers of 16 bits that take the places of others, by those. */
 function* halvesOf(steps: readonly Step[]): Paced<Map<Buffer, Buffer>> {

@@ -123,10 +123,11 @@ struct AttentionArgs {
   const float *q, *k, *v;  // rows of D, D and E
   const float* mask;       // rows of S; null: none. Strides may be 0.
   HeadStrides q_strides, k_strides, v_strides, mask_strides;
-  float* y;  // rows of E
+  void* y;  // rows of E of y_dtype, in 16 bits without gaps
   HeadStrides y_strides;
   float* log_sum;   // [B, H, T]: log Σ_s e^w, −Inf where nothing is visible; null: not wanted
   Compute compute;  // f32, bf16 or f16
+  FloatType y_dtype = FloatType::kF32;  // 16 bits: CUDA only
 };
 
 // dq, dk and dv lie as q, k and v, and dy as y. A row of dk and dv is the sum over the heads that meet it. In

@@ -50,8 +50,9 @@ struct PagedAttentionArgs {
   DType cache_dtype;
   void *key_cache, *value_cache;     // [blocks, block_size, K, D], updated
   float *key_scales, *value_scales;  // [blocks, block_size, K], updated; null unless i8
-  float* y;                          // [N, H·D]
+  void* y;                           // [N, H·D] of y_dtype
   Compute compute;
+  FloatType y_dtype = FloatType::kF32;  // 16 bits: CUDA only
 };
 
 constexpr int64_t kPagedChunk = 256;

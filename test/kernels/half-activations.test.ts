@@ -41,6 +41,61 @@ t.test('a normalization', async t => {
   t.strictSame(rounded.y, halvesOf(plain.y.map(bf16Value)))
 })
 
+/** One head of queries and values of `cols` elements. */
+const attention = (changes: Partial<KernelArgs['attention']> = {}): KernelArgs['attention'] => {
+  const strides = [0, 0, cols] as const
+  const shape = {
+    batch: 1,
+    heads: 1,
+    kvHeads: 1,
+    queries: tokens,
+    keys: tokens,
+    depth: cols,
+    valueDepth: cols,
+  }
+  const inputs = { q: x, k: x, v: x, qStrides: strides, kStrides: strides, vStrides: strides }
+  return { ...shape, scale: 0.2, ...inputs, yStrides: strides, y: new Float32Array(x.length), ...changes }
+}
+
+/** The same in blocks of keys and values. */
+const paged = (changes: Partial<KernelArgs['pagedAttention']> = {}): KernelArgs['pagedAttention'] => ({
+  ...{
+    tokens,
+    sequences: 1,
+    heads: 1,
+    kvHeads: 1,
+    depth: cols,
+    rotary: 0,
+    blocks: 1,
+    blockSize: 4,
+    table: 1,
+  },
+  ...{ scale: 0.2, query: x, key: x, value: x },
+  ...{ starts: Int32Array.of(0, tokens), past: Int32Array.of(0), block: Int32Array.of(0) },
+  ...{ keyCache: new Float32Array(4 * cols), valueCache: new Float32Array(4 * cols) },
+  ...{ y: new Float32Array(x.length), ...changes },
+})
+
+t.test('attention', async t => {
+  const y = () => new Uint16Array(x.length)
+  const [plain, rounded] = [attention(), attention({ y: y(), yDtype: 'bf16' })]
+  for (const args of [plain, rounded]) jsKernels.runSync('attention', args)
+  t.strictSame(rounded.y, halvesOf((plain.y as Float32Array).map(bf16Value)))
+  const [floats, halves] = [paged(), paged({ y: y(), yDtype: 'bf16' })]
+  for (const args of [floats, halves]) jsKernels.runSync('pagedAttention', args)
+  t.strictSame(halves.y, halvesOf((floats.y as Float32Array).map(bf16Value)))
+  const gaps = {
+    yStrides: [0, 0, cols + 1] as const,
+    y: new Uint16Array(x.length + 2),
+    yDtype: 'bf16' as const,
+  }
+  const refused = { code: 'ERR_SHAPE', message: /yStrides leave gaps, which y in bf16 has not/ }
+  t.throws(() => jsKernels.runSync('attention', attention(gaps)), refused)
+  const onCpu = { code: 'ERR_UNSUPPORTED', message: /yDtype bf16 is for CUDA/ }
+  t.throws(() => requireAddon().run('attention', attention({ y: y(), yDtype: 'bf16' })), onCpu)
+  t.throws(() => requireAddon().run('pagedAttention', paged({ y: y(), yDtype: 'bf16' })), onCpu)
+})
+
 t.test('what is refused', async t => {
   const halves = { x: halvesOf(x), xDtype: 'bf16' } as const
   const refused = (changes: Partial<Linear>, error: { code: string; message?: RegExp }): void => {

@@ -66,6 +66,19 @@ t.test('products write them, too', async t => {
   t.strictSame(halved(first, product(between, { cols: 32 })), ['- bf16', 'bf16 -'])
 })
 
+t.test('attention writes them, too', async t => {
+  const strides = [0, 64, 64] as const
+  const shape = { batch: 1, heads: 1, kvHeads: 1, queries: tokens, keys: tokens, depth: 64, valueDepth: 64 }
+  const attention = (y: Buffer): Step => {
+    const x = floats(64, 'input').read()
+    const inputs = { q: x, k: x, v: x, qStrides: strides, kStrides: strides, vStrides: strides }
+    return { op: 'attention', args: { ...shape, scale: 1, ...inputs, y: y.write(), yStrides: strides } }
+  }
+  const h = floats(64)
+  t.strictSame(halved(attention(h), product(h), product(h)), ['- bf16', 'bf16 -', 'bf16 -'])
+  t.strictSame(halved(attention(h), product(h), negative(h)), ['- -', '- -', '- -'])
+})
+
 t.test('what keeps f32', async t => {
   const all = (count: number): string[] => Array<string>(count).fill('- -')
   const h = floats(64)

@@ -18,7 +18,7 @@ import { backends } from '../fixtures/backends.js'
 import { identical } from '../fixtures/close.js'
 import { PagedProblem, type Piece } from '../fixtures/paged-attention.js'
 
-type Args = KernelArgs['pagedAttention']
+type Args = KernelArgs['pagedAttention'] & { y: Float32Array }
 
 const names = ['query', 'key', 'value', 'keys', 'values', 'starts', 'past', 'blocks', 'cos', 'sin'] as const
 

@@ -5,6 +5,8 @@ import { floatReader } from '../../kernels/js/elements.js'
 import { jsKernels } from '../../kernels/js/js.js'
 import { depthUnit, roundedUnit } from '../../kernels/linear-args.js'
 import type { Weight } from '../../kernels/weight-args.js'
+import { attentionInputs } from './network.js'
+import { pagedArgs } from './paged.js'
 import {
   bf16Tolerance,
   f32,
@@ -20,12 +22,13 @@ import {
 
 const tolerances: Readonly<Record<HalfType, number>> = { bf16: bf16Tolerance, f16: halfTolerance }
 
-/** Products of rows in 16 bits, few and many, and results in them, against those in f32. */
+/** Products of rows in 16 bits, few and many, convolutions, and results in them, against those in f32. */
 export function halfCases(sizes: VerifySizes): VerifyCase[] {
   return (['bf16', 'f16'] as const).flatMap(type => [
     ...linearCases(type, sizes),
     normCase(type, sizes),
     convCase(type),
+    ...attentionCases(type, sizes),
   ])
 }
 
@@ -79,6 +82,28 @@ function normCase(yDtype: HalfType, { tokens: rows, cols }: VerifySizes): Verify
   const args = () => ({ ...shape, yDtype, y: new Uint16Array(rows * cols) })
   const reference = { yDtype: undefined, y: f32(rows * cols) }
   return verifyCase('norm', `${yDtype} activations`, ['y'], tolerances[yDtype], args, reference)
+}
+
+/** On tensor cores and, of long heads, on CUDA cores; over blocks of chunks that are merged, and of one sequence. */
+function attentionCases(yDtype: HalfType, sizes: VerifySizes): VerifyCase[] {
+  const tolerance = 2 * tolerances[yDtype] // weights are rounded, too
+  const dense = [100, 130].map(valueDepth => {
+    const inputs = attentionInputs(sizes, 40, valueDepth)
+    const count = inputs.batch * inputs.heads * inputs.queries * valueDepth
+    const args = () => ({ ...inputs, compute: yDtype, yDtype, y: new Uint16Array(count) })
+    const name = `${yDtype} results of ${valueDepth}`
+    return verifyCase('attention', name, ['y'], tolerance, args, { yDtype: undefined, y: f32(count) })
+  })
+  const { tokens } = sizes
+  const paged = [[Math.min(tokens, 50)], [80 + tokens], [30, 20, 31]].map(lengths => {
+    const past = lengths.map(() => 0)
+    const inputs = () => pagedArgs(sizes, false, { lengths, past })
+    const count = inputs().y.length
+    const args = () => ({ ...inputs(), compute: yDtype, yDtype, y: new Uint16Array(count) })
+    const name = `${yDtype} results of ${lengths.join(' and ')} tokens`
+    return verifyCase('pagedAttention', name, ['y'], tolerance, args, { yDtype: undefined, y: f32(count) })
+  })
+  return [...dense, ...paged]
 }
 
 /** Rows up to which rounded ones are in bf16 on every GPU: kTokens of native/kernels/gemm/blocks.h. */

@@ -299,7 +299,8 @@ function attentionCases(sizes: VerifySizes): VerifyCase[] {
   )
 }
 
-function attentionInputs({ tokens, rows }: VerifySizes, depth: number, valueDepth: number) {
+/** Inputs of attention whose heads lie behind rows. */
+export function attentionInputs({ tokens, rows }: VerifySizes, depth: number, valueDepth: number) {
   const [batch, heads, kvHeads] = [2, 4, 2]
   const queries = Math.min(tokens, 80)
   const keys = Math.min(rows, 150)

@@ -61,7 +61,8 @@ function emptyCaches({ blocks, blockSize, kvHeads, depth }: PagedShape, cacheDty
 
 type PagedShape = Pick<KernelArgs['pagedAttention'], 'blocks' | 'blockSize' | 'kvHeads' | 'depth'>
 
-function pagedArgs(
+/** Rows of several sequences with keys and values in f32, and padding behind them. */
+export function pagedArgs(
   { tokens, rows, cols }: VerifySizes,
   hasOptions: boolean,
   { lengths, past } = { lengths: [Math.min(tokens, 50), 3, 1], past: [0, rows, 5 * rows] },

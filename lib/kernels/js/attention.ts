@@ -2,9 +2,10 @@
 import { argumentError, expectInteger, expectNumber } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import type { AttentionInputs, HeadStrides, KernelArgs } from '../kernels.js'
-import { expectProductCompute } from './compute.js'
+import { expectActivationDType, expectProductCompute } from './compute.js'
+import { floatWriter } from './elements.js'
 import { expectFits } from './operands.js'
-import { type KernelRows, optional } from './row.js'
+import { elements, type KernelRows, optional } from './row.js'
 
 const offsetOf = ([batch, head, row]: HeadStrides, b: number, h: number, r: number): number =>
   b * batch + h * head + r * row
@@ -49,7 +50,8 @@ function scores(args: AttentionInputs, b: number, h: number, t: number, kvHead: 
 
 /** y = softmax(scale · q·kᵀ + mask) · v */
 function* attention(args: KernelArgs['attention']): Paced<void> {
-  const { heads, queries, valueDepth, v, vStrides, y, yStrides, logSum } = args
+  const { heads, queries, valueDepth, v, vStrides, y, yDtype = 'f32', yStrides, logSum } = args
+  const write = floatWriter(yDtype, y)
   yield* forEachQuery(args, (b, h, t, kvHead, seen) => {
     const { w } = scores(args, b, h, t, kvHead, seen)
     const largest = w.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY)
@@ -59,7 +61,7 @@ function* attention(args: KernelArgs['attention']): Paced<void> {
     for (let e = 0; e < valueDepth; e++) {
       let sum = 0
       for (let s = 0; s < seen; s++) sum += weights[s]! * v[offsetOf(vStrides, b, kvHead, s) + e]!
-      y[to + e] = total === 0 ? 0 : sum / total
+      write(to + e, total === 0 ? 0 : sum / total)
     }
     if (logSum) logSum[(b * heads + h) * queries + t] = largest + Math.log(total)
   })
@@ -149,10 +151,16 @@ export const attentionRows: KernelRows<'attention' | 'attentionBackward'> = {
   attention: {
     kernel: attention,
     sizes: sizeNames,
-    check: expectInputs,
+    check(args) {
+      expectInputs(args)
+      expectActivationDType('yDtype', args.yDtype)
+    },
     operands(args) {
-      const { batch, heads, queries } = args
-      return { ...inputArrays(args), logSum: optional(batch * heads * queries) }
+      const { batch, heads, queries, valueDepth, yDtype = 'f32' } = args
+      const inputs = inputArrays(args)
+      const isDense = inputs.y === batch * heads * queries * valueDepth
+      expectFits(yDtype === 'f32' || isDense, `yStrides leave gaps, which y in ${yDtype} has not`)
+      return { ...inputs, y: elements(yDtype, inputs.y), logSum: optional(batch * heads * queries) }
     },
   },
   attentionBackward: {

@@ -4,7 +4,7 @@ import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
 import type { KernelArgs } from '../kernels.js'
 import { pagedCacheTypes } from '../paged-args.js'
-import { expectProductCompute } from './compute.js'
+import { expectActivationDType, expectProductCompute } from './compute.js'
 import { floatReader, floatWriter } from './elements.js'
 import { expectFits } from './operands.js'
 import { elements, type KernelRows, optional } from './row.js'
@@ -134,7 +134,7 @@ function attend(
   head: number,
   { past, first, tokenAt }: Sequence,
 ): void {
-  const { heads, kvHeads, depth, scale, softcap = 0, query, queryNorm, sinks, y } = args
+  const { heads, kvHeads, depth, scale, softcap = 0, query, queryNorm, sinks, y, yDtype = 'f32' } = args
   const at = (n * heads + head) * depth
   const q = preparedHead(args, query, at, queryNorm, n)
   const position = past + n - first
@@ -150,10 +150,11 @@ function attend(
   const max = scores.reduce((a, b) => Math.max(a, b), sink)
   const weights = scores.map(score => (max === Number.NEGATIVE_INFINITY ? 0 : Math.exp(score - max)))
   const total = weights.reduce((a, b) => a + b, sinks ? Math.exp(sink - max) : 0)
+  const write = floatWriter(yDtype, y)
   for (let d = 0; d < depth; d++) {
     let sum = 0
     for (const [i, row] of rows.entries()) sum += weights[i]! * values.read(row, d)
-    y[at + d] = total === 0 ? 0 : sum / total
+    write(at + d, total === 0 ? 0 : sum / total)
   }
 }
 
@@ -179,8 +180,9 @@ export const pagedAttentionRows: KernelRows<'pagedAttention'> = {
   pagedAttention: {
     kernel: pagedAttention,
     sizes: ['tokens', 'sequences', 'heads', 'kvHeads', 'depth', 'rotary', 'blocks', 'blockSize', 'table'],
-    check({ heads, kvHeads, depth, rotary, blockSize, scale, cacheDtype = 'f32', compute }) {
+    check({ heads, kvHeads, depth, rotary, blockSize, scale, cacheDtype = 'f32', yDtype, compute }) {
       expectProductCompute(compute)
+      expectActivationDType('yDtype', yDtype)
       expectOneOf('cacheDtype', cacheDtype, pagedCacheTypes)
       expectInteger('kvHeads', kvHeads, 1)
       expectInteger('depth', depth, 1)
@@ -213,7 +215,7 @@ export const pagedAttentionRows: KernelRows<'pagedAttention'> = {
         valueCache: cached,
         keyScales: scales,
         valueScales: scales,
-        y: tokens * heads * depth,
+        y: elements(args.yDtype ?? 'f32', tokens * heads * depth),
       }
     },
   },

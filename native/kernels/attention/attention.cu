@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
     total[threadIdx.x] = 0;
   }
   const int own = threadIdx.x / kRows, col = threadIdx.x % kCols;
-  float* y = const_cast<float*>(queries.row_of(args.y, args.y_strides, own));
+  float* y = const_cast<float*>(queries.row_of(static_cast<const float*>(args.y), args.y_strides, own));
   const int seen = static_cast<int>(queries.seen());
   for (int first = 0; first < seen; first += kCols) {
     const int count = min(kCols, seen - first);
@@ -116,8 +116,9 @@ extern "C" __global__ void attention_products_f32(spark::AttentionArgs args, con
   const int64_t offset = head / args.shape.heads * args.y_strides.batch +
                          head % args.shape.heads * args.y_strides.head +
                          at % args.shape.queries * args.y_strides.step;
+  const auto* y = static_cast<const float*>(args.y);
   float sum = 0;
-  for (int64_t e = 0; e < args.shape.value_depth; ++e) sum = fmaf(dy[offset + e], args.y[offset + e], sum);
+  for (int64_t e = 0; e < args.shape.value_depth; ++e) sum = fmaf(dy[offset + e], y[offset + e], sum);
   products[at] = sum;
 }
 

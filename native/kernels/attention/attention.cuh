@@ -54,8 +54,11 @@ struct Queries {
     const int64_t latest = begin / queries() == last / queries() ? last % queries() : queries() - 1;
     return min(args.shape.keys, latest + args.causal_offset + 1);
   }
+  __device__ int64_t offset_of(const HeadStrides& strides, int row) const {
+    return batch * strides.batch + head(row) * strides.head + query(row) * strides.step;
+  }
   __device__ const float* row_of(const float* data, const HeadStrides& strides, int row) const {
-    return has(row) ? head_of(data, strides, batch, head(row)) + query(row) * strides.step : nullptr;
+    return has(row) ? data + offset_of(strides, row) : nullptr;
   }
 };
 

@@ -126,7 +126,8 @@ struct QueryGradient {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       auto* dq = const_cast<float*>(queries.row_of(args.dq, args.forward.q_strides, row + i * 8));
-      if (dq) store_row<kDepth>(dq, args.forward.shape.depth, sums, i, args.forward.scale);
+      if (!dq) continue;
+      store_row<kDepth>(FloatType::kF32, dq, 0, args.forward.shape.depth, sums, i, args.forward.scale);
     }
   }
 
@@ -196,8 +197,14 @@ struct KeyGradient {
                    head_of(data, strides, kv_head / shape.kv_heads, kv_head % shape.kv_heads)) +
                key * strides.step;
       };
-      if (args.dk) store_row<kDepth>(row_of(args.dk, forward.k_strides), shape.depth, dk, i, forward.scale);
-      if (args.dv) store_row<kDepth>(row_of(args.dv, forward.v_strides), shape.value_depth, dv, i, 1);
+      if (args.dk) {
+        store_row<kDepth>(FloatType::kF32, row_of(args.dk, forward.k_strides), 0, shape.depth, dk, i,
+                          forward.scale);
+      }
+      if (args.dv) {
+        store_row<kDepth>(FloatType::kF32, row_of(args.dv, forward.v_strides), 0, shape.value_depth, dv, i,
+                          1);
+      }
     }
   }
 

@@ -21,12 +21,13 @@ template <int kDepth>
 __device__ void store_rows(const Queries<kTile>& queries, int top, const RowSums& rows,
                            const float (&sums)[kDepth / 8][4]) {
   const AttentionArgs& args = queries.args;
+#pragma unroll
   for (int i = 0; i < 2; ++i) {
     const float total = row_sum(rows.total[i]);
     const int row = top + i * 8;
-    auto* y = const_cast<float*>(queries.row_of(args.y, args.y_strides, row));
-    if (!y) continue;
-    store_row<kDepth>(y, args.shape.value_depth, sums, i, total == 0 ? 0 : 1 / total);
+    if (!queries.has(row)) continue;
+    store_row<kDepth>(args.y_dtype, args.y, queries.offset_of(args.y_strides, row), args.shape.value_depth,
+                      sums, i, total == 0 ? 0 : 1 / total);
     if (args.log_sum && threadIdx.x % 4 == 0) {
       args.log_sum[queries.index(row)] = rows.largest[i] * kLn2 + logf(total);
     }

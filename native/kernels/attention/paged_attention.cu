@@ -11,6 +11,7 @@
 #include "kernels/attention/paged_sums.cuh"
 #include "kernels/attention/tile.cuh"
 #include "kernels/reduce.cuh"
+#include "kernels/store.cuh"
 
 namespace spark {
 namespace {
@@ -138,7 +139,8 @@ struct Tile {
   // Whether row `own` is one of the call, padding or not.
   __device__ bool in_call(int own) const { return shared.rows[own].head >= 0; }
   __device__ float* output_of(int own) const {
-    return args.y + (shared.rows[own].n * args.shape.heads + shared.rows[own].head) * args.shape.depth;
+    return static_cast<float*>(args.y) +
+           (shared.rows[own].n * args.shape.heads + shared.rows[own].head) * args.shape.depth;
   }
   __device__ const float* query_of(int own) const {
     return queries + (shared.rows[own].n * args.shape.heads + shared.rows[own].head) * args.shape.depth;
@@ -310,7 +312,6 @@ extern "C" __global__ void paged_merge_f32(spark::PagedAttentionArgs args, const
   constexpr int kAhead = 4;  // chunks whose loads are under way together
   const int64_t depth = args.shape.depth, n = blockIdx.x / args.shape.heads;
   const int64_t token = paged_row(args, n).token;
-  float* y = args.y + blockIdx.x * depth;
   for (int64_t e = threadIdx.x; e < depth; e += blockDim.x) {
     RowSum sum = nothing();
     float value = 0;
@@ -337,7 +338,10 @@ extern "C" __global__ void paged_merge_f32(spark::PagedAttentionArgs args, const
       }
     }
     const float factor = last_factor(args, sum, blockIdx.x % args.shape.heads);
-    y[e] = token < 0 ? idle(token) : factor == 0 ? 0 : value * factor;
+    store_as(args.y_dtype, args.y, blockIdx.x * depth + e,
+             token < 0     ? idle(token)
+             : factor == 0 ? 0
+                           : value * factor);
   }
 }
 

@@ -152,8 +152,10 @@ struct MmaTile {
     for (int i = 0; i < 2; ++i) {
       const TileRow& row = own(i);
       if (row.index < 0 || row.sequence >= 0) continue;
-      float* y = args.y + row.index * args.shape.depth;
-      for (int64_t e = threadIdx.x % 4; e < args.shape.depth; e += 4) y[e] = idle(row.token);
+      const int64_t begin = row.index * args.shape.depth;
+      for (int64_t e = threadIdx.x % 4; e < args.shape.depth; e += 4) {
+        store_as(args.y_dtype, args.y, begin + e, idle(row.token));
+      }
     }
   }
 
@@ -237,12 +239,13 @@ struct MmaTile {
       multiply_values<Number, kDepth>(scores, shared.values, steps, sums);
       __syncthreads();  // they have been used
     }
+#pragma unroll
     for (int i = 0; i < 2; ++i) {
       const float total = row_sum(rows.total[i]);
       if (own_at(i) < first_row || own_at(i) >= last_row) continue;
       const int64_t index = own(i).index;
       const float factor = last_factor(args, {rows.largest[i] * kLn2, total}, index % args.shape.heads);
-      store_row<kDepth>(args.y + index * args.shape.depth, args.shape.depth, sums, i, factor);
+      store_row<kDepth>(args.y_dtype, args.y, index * args.shape.depth, args.shape.depth, sums, i, factor);
     }
   }
 };

@@ -4,6 +4,7 @@
 
 #include "kernels/attention/blocks.h"
 #include "kernels/gemm/pairs.cuh"
+#include "kernels/store.cuh"
 
 namespace spark {
 namespace {
@@ -167,15 +168,15 @@ __device__ void multiply_values(const float (&weights)[kBlocks][4], const uint16
   }
 }
 
-// Row `row` of the lane, two neighbours at a time, multiplied by a factor; a factor of 0 makes zeros of
-// anything.
+// Row `row` of the lane, from y[first] on, two neighbours at a time, multiplied by a factor; a factor of 0
+// makes zeros of anything.
 template <int kDepth>
-__device__ void store_row(float* y, int64_t width, const float (&sums)[kDepth / 8][4], int row,
-                          float factor) {
+__device__ void store_row(FloatType type, void* y, int64_t first, int64_t width,
+                          const float (&sums)[kDepth / 8][4], int row, float factor) {
 #pragma unroll
   for (int i = 0; i < kDepth / 4; ++i) {
     const int e = i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
-    if (e < width) y[e] = factor == 0 ? 0 : sums[i / 2][row * 2 + i % 2] * factor;
+    if (e < width) store_as(type, y, first + e, factor == 0 ? 0 : sums[i / 2][row * 2 + i % 2] * factor);
   }
 }
 

@@ -209,7 +209,12 @@ BatchNormBackwardArgs read_batch_norm_backward(Arguments& in) {
 AttentionArgs read_attention(Arguments& in) {
   AttentionArgs args = read_attention_inputs(in);
   const auto [batch, heads, kv_heads, queries, keys, depth, value_depth] = args.shape;
-  args.y = in.output<float>("y", touched(args.y_strides, batch, heads, queries, value_depth));
+  args.y_dtype = read_float_type(in, "yDtype");
+  check(args.y_dtype == FloatType::kF32 || extent(args.y_strides, batch, heads, queries, value_depth) ==
+                                               elements(batch, heads, queries, value_depth),
+        "y in 16 bits has no gaps");
+  args.y =
+      in.output("y", dtype_of(args.y_dtype), touched(args.y_strides, batch, heads, queries, value_depth));
   args.log_sum = in.optional_output<float>("logSum", elements(batch, heads, queries));
   return args;
 }
@@ -260,7 +265,8 @@ PagedAttentionArgs read_paged_attention(Arguments& in) {
     args.key_scales = in.update<float>("keyScales", heads_cached);
     args.value_scales = in.update<float>("valueScales", heads_cached);
   }
-  args.y = in.output<float>("y", elements(tokens, heads, depth));
+  args.y_dtype = read_float_type(in, "yDtype");
+  args.y = in.output("y", dtype_of(args.y_dtype), elements(tokens, heads, depth));
   args.compute = in.choice<Compute>("compute", {"f32", "bf16", "f16"});
   return args;
 }

@@ -10,7 +10,7 @@ import { identical } from '../../fixtures/close.js'
 import { PagedProblem, type Piece } from '../../fixtures/paged-attention.js'
 import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
-type Args = KernelArgs['pagedAttention']
+type Args = KernelArgs['pagedAttention'] & { y: Float32Array }
 
 const names = ['query', 'key', 'value', 'keys', 'values', 'starts', 'past', 'block', 'cos', 'sin'] as const
 const extras = ['', 'sinks', 'queryNorm', 'keyNorm', '', '', 'metadata'] as const

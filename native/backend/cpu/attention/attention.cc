@@ -109,8 +109,8 @@ class Tile {
   }
 
   void store(int64_t row) {
-    float* y = args_.y + batch_ * args_.y_strides.batch + head(row) * args_.y_strides.head +
-               query(row) * args_.y_strides.step;
+    float* y = static_cast<float*>(args_.y) + batch_ * args_.y_strides.batch +
+               head(row) * args_.y_strides.head + query(row) * args_.y_strides.step;
     const float factor = sum_[row] == 0 ? 0 : 1 / sum_[row];
     for (int64_t e = 0; e < shape_.value_depth; e += kTile) {
       kernels_.affine(sums_at(out_, row, e / kTile), std::min(kTile, shape_.value_depth - e), factor, 0,

@@ -225,13 +225,14 @@ std::vector<float> products(const AttentionBackwardArgs& args) {
   const AttentionArgs& forward = args.forward;
   const AttentionShape& shape = forward.shape;
   const int64_t rows = shape.batch * shape.heads * shape.queries;
+  const auto* outputs = static_cast<const float*>(forward.y);
   std::vector<float> result(rows);
   parallel_for(rows, grain_for(shape.value_depth, 1 << 12), [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) {
       const int64_t head = at / shape.queries;
-      const float* y = head_of(forward.y, forward.y_strides, head / shape.heads, head % shape.heads) +
+      const float* y = head_of(outputs, forward.y_strides, head / shape.heads, head % shape.heads) +
                        at % shape.queries * forward.y_strides.step;
-      result[at] = kernels().rows.dot(args.dy + (y - forward.y), y, shape.value_depth);
+      result[at] = kernels().rows.dot(args.dy + (y - outputs), y, shape.value_depth);
     }
   });
   return result;

@@ -313,7 +313,8 @@ class Attention {
 
   void finish(const TileOf& of, int64_t row, const RowSum& sum, const float* out) const {
     const int64_t n = of.token(row, group_), head = of.head(row, group_);
-    store(args_, tables_.slots[n] < 0, head, sum, out, args_.y + (n * shape_.heads + head) * shape_.depth);
+    store(args_, tables_.slots[n] < 0, head, sum, out,
+          static_cast<float*>(args_.y) + (n * shape_.heads + head) * shape_.depth);
   }
 
   const PagedAttentionArgs& args_;
@@ -331,7 +332,7 @@ void paged_attention(const PagedAttentionArgs& args) {
   write_rows(args, tables);
   const int64_t width = shape.heads * shape.depth;
   for (int64_t n = 0; n < shape.tokens; ++n) {
-    if (tables.slots[n] < 0) std::fill_n(args.y + n * width, width, 0.0f);
+    if (tables.slots[n] < 0) std::fill_n(static_cast<float*>(args.y) + n * width, width, 0.0f);
   }
   Attention(args, tables).run();
 }

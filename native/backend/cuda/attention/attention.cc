@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "backend/cuda/attention/sum_in_y.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/launch.h"
 #include "backend/cuda/runtime/limits.h"
@@ -88,7 +89,10 @@ void attention(const AttentionArgs& args) {
   }
   check_sizes(args.shape);
   const int tiles = static_cast<int>(query_tiles(args.shape, kRows));
-  launch("attention", "attention_f32", Grid{heads * tiles}, Threads{kThreads}, 0, args, tiles);
+  const int64_t count = args.shape.batch * args.shape.heads * args.shape.queries * args.shape.value_depth;
+  sum_in_y(args, count, [&](const AttentionArgs& args) {
+    launch("attention", "attention_f32", Grid{heads * tiles}, Threads{kThreads}, 0, args, tiles);
+  });
 }
 
 void attention_backward(const AttentionBackwardArgs& args) {

@@ -1,6 +1,7 @@
 // paged_attention.cc: launcher of attention over blocks of keys and values.
 #include <algorithm>
 
+#include "backend/cuda/attention/sum_in_y.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/launch.h"
@@ -73,12 +74,18 @@ void paged_attention(const PagedAttentionArgs& args) {
          queries.as<float>());
   if (takes_mma(args)) return launch_mma(args, queries.as<const float>());
   const PagedTiles tiles = tiles_for(shape);
-  const Scratch parts(rows * tiles.chunks * (shape.depth + kPagedPartHead) * sizeof(float));
   const int64_t count = ceil_div(shape.tokens, tiles.tokens) * shape.kv_heads * tiles.of_group;
-  launch("paged_attention", message("paged_attention_", type),
-         Grid{count * std::max<int64_t>(tiles.chunks, 1)}, Threads{kThreads}, 0, args, tiles,
-         queries.as<const float>(), parts.as<float>());
-  if (tiles.chunks == 0) return;
+  const auto attend = [&](const PagedAttentionArgs& args, float* parts) {
+    launch("paged_attention", message("paged_attention_", type),
+           Grid{count * std::max<int64_t>(tiles.chunks, 1)}, Threads{kThreads}, 0, args, tiles,
+           queries.as<const float>(), parts);
+  };
+  if (tiles.chunks == 0) {
+    sum_in_y(args, rows * shape.depth, [&](const PagedAttentionArgs& args) { attend(args, nullptr); });
+    return;
+  }
+  const Scratch parts(rows * tiles.chunks * (shape.depth + kPagedPartHead) * sizeof(float));
+  attend(args, parts.as<float>());
   launch("paged_attention", "paged_merge_f32", Grid{rows}, Threads{kHeadThreads}, 0, args,
          parts.as<const float>(), tiles.chunks);
 }

@@ -14,6 +14,7 @@ import t from 'tap'
 import { float, int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, sparkDomain, tensorType } from '#lib/graph/graph.js'
+import { roundProducts } from '#lib/graph/rewrites/half-precision.js'
 import { insertDora } from '#lib/graph/rewrites/insert-dora.js'
 import { optimize } from '#lib/graph/rewrites/optimize.js'
 import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
@@ -101,35 +102,44 @@ t.test(
   },
 )
 
-t.test('a layer beside an adapter takes tensor cores as one without, but in training', async t => {
-  const adapted = (outputs: readonly string[]) =>
-    makeGraph({
-      inputs: [{ name: 'x', type: tensorType('f32', [3, 64]) }],
-      outputs: outputs.map(name => ({ name })),
-      nodes: [makeNode('DoRA', ['x', 'w', 'a', 'b', 'm'], outputs, { domain: sparkDomain })],
-      initializers: new Map([
-        ['w', f32(32, 64)],
-        ['a', f32(4, 64)],
-        ['b', f32(32, 4)],
-        ['m', f32(32)],
-      ]),
-    })
-  const computeOf = (mode: Precision, backend: 'cpu' | 'cuda', outputs: readonly string[]) => {
-    const { steps } = compile(roundWeights(adapted(outputs), { mode }), { backend, bf16Support: 'matrix' })
-    return steps.flatMap(({ op, args }) => (op === 'doraForward' ? [args.compute] : []))
-  }
-  for (const [mode, compute] of [
-    ['fp32', 'f32'],
-    ['fp16', 'f16'],
-    ['bf16', 'bf16'],
-    ['fp8', 'bf16'],
-    ['nvfp4', 'bf16'],
-  ] as const) {
-    t.same(computeOf(mode, 'cuda', ['y']), [compute], `${mode} on a GPU`)
-    t.same(computeOf(mode, 'cuda', ['y', 'xa']), ['f32'], `${mode} on a GPU, with a gradient`)
-    t.same(computeOf(mode, 'cpu', ['y']), ['f32'], `${mode} on the CPU`)
-  }
-})
+t.test(
+  'a layer beside an adapter takes tensor cores as one without, in training where it rounds operands',
+  async t => {
+    const adapted = (outputs: readonly string[]) =>
+      makeGraph({
+        inputs: [{ name: 'x', type: tensorType('f32', [3, 64]) }],
+        outputs: outputs.map(name => ({ name })),
+        nodes: [makeNode('DoRA', ['x', 'w', 'a', 'b', 'm'], outputs, { domain: sparkDomain })],
+        initializers: new Map([
+          ['w', f32(32, 64)],
+          ['a', f32(4, 64)],
+          ['b', f32(32, 4)],
+          ['m', f32(32)],
+        ]),
+      })
+    const computeOf = (mode: Precision, backend: 'cpu' | 'cuda', outputs: readonly string[]) => {
+      const { steps } = compile(roundWeights(adapted(outputs), { mode }), { backend, bf16Support: 'matrix' })
+      return steps.flatMap(({ op, args }) => (op === 'doraForward' ? [args.compute] : []))
+    }
+    for (const [mode, compute] of [
+      ['fp32', 'f32'],
+      ['fp16', 'f16'],
+      ['bf16', 'bf16'],
+      ['fp8', 'bf16'],
+      ['nvfp4', 'bf16'],
+    ] as const) {
+      t.same(computeOf(mode, 'cuda', ['y']), [compute], `${mode} on a GPU`)
+      t.same(computeOf(mode, 'cuda', ['y', 'xa']), ['f32'], `${mode} on a GPU, with a gradient`)
+      t.same(computeOf(mode, 'cpu', ['y']), ['f32'], `${mode} on the CPU`)
+    }
+    for (const type of ['bf16', 'f16'] as const) {
+      const graph = roundProducts(adapted(['y', 'xa']), type)
+      const { steps } = compile(graph, { backend: 'cuda', bf16Support: 'matrix' })
+      const computes = steps.flatMap(({ op, args }) => (op === 'doraForward' ? [args.compute] : []))
+      t.same(computes, [type], `training in ${type} on a GPU`)
+    }
+  },
+)
 
 /** Greatest ‖a − b‖ / ‖b‖. */
 const limits: Record<Precision, number> = { fp32: 0, fp16: 1e-2, bf16: 3e-2, fp8: 0.15, nvfp4: 0.4 }

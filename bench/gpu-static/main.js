@@ -1,7 +1,7 @@
 // main.js: compiles every kernel and prints what its machine code tells: npm run gpu:static [-- names] [--write]. With --write
 // the figures of those that are printed become their budgets; without it a kernel that is worse than its budget ends the run with
 // code 1. --fatbins=folder reads kernels that are compiled already, for the targets that they are compiled for. Instead, --plans
-// prints what plans of decoders and chains of convolutions move, and --memory what accesses to memory take of kernels that run on the host.
+// prints what plans of decoders, encoders and chains of convolutions move, and --memory what accesses to memory take of kernels that run on the host.
 import { parseCommandLine } from '../command-line.js'
 import { budgetsOf, readBudgets, worse, writeBudgets } from './budgets.js'
 import { compileKernels, nvccRelease } from './compile.js'
@@ -20,11 +20,16 @@ const { values, positionals } = parseCommandLine({
 })
 if (values.plans) {
   const { prefillTable, trafficTable } = await import('./plans.js')
+  const { encoderTable } = await import('./encoders.js')
   const { imageTable } = await import('./images.js')
-  console.log(await trafficTable())
-  console.log(
-    `\n${await prefillTable('Q4_K', 'f32')}\n\n${await prefillTable('NVFP4', 'nvfp4')}\n\n${await imageTable()}`,
-  )
+  const tables = [
+    await trafficTable(),
+    await prefillTable('Q4_K', 'f32'),
+    await prefillTable('NVFP4', 'nvfp4'),
+    await encoderTable(),
+    await imageTable(),
+  ]
+  console.log(tables.join('\n\n'))
   process.exit()
 }
 const chosen = (/** @type {string} */ name) => positionals.every(part => name.includes(part))

@@ -65,12 +65,13 @@ async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Ker
   }
 }
 
-/** An output, of activations in 16 bits as f32. */
+/** An output, of activations in 16 bits as f32; of a reference without such ones beside y, y. */
 function output(args: object, path: string): ElementArray {
   const [owner, name] = ownerOf(args, path)
-  const array = owner[name]!
-  const { yDtype } = args as { readonly yDtype?: HalfType | undefined }
-  return name === 'y' && yDtype ? Float32Array.from(array.keys(), floatReader(yDtype, array)) : array
+  const array = owner[name] ?? owner.y!
+  const { yDtype, halfDtype } = args as { readonly yDtype?: HalfType; readonly halfDtype?: HalfType }
+  const type = name === 'y' ? yDtype : name === 'yHalf' ? halfDtype : undefined
+  return type ? Float32Array.from(array.keys(), floatReader(type, array)) : array
 }
 
 /**

@@ -1,5 +1,6 @@
 // network-args.ts: arguments of softmax, normalizations, attention, loss and optimizer step. Contract:
 // native/backend/network_args.h. Sizes: B and N batch, C channels, P positions, T queries, S keys.
+import type { HalfType } from '../core/dtype.js'
 import type { ActivationDType, Activations } from './linear-args.js'
 import type { FloatCompute } from './weight-args.js'
 
@@ -63,6 +64,10 @@ export interface NormArgs extends NormShape {
   yDtype?: ActivationDType | undefined
   /** Output on CUDA, [rows, cols]: y of f32 as rows for products in nvfp4 (`roundedUnit`), where groups and inner are 1. */
   yRounded?: Uint16Array | undefined
+  /** Output on CUDA, [rows, cols]: y of f32 in `halfDtype` as well. */
+  yHalf?: Uint16Array | undefined
+  /** Of `yHalf`. */
+  halfDtype?: HalfType | undefined
   /** Output for the backward pass, [rows]; absent: not computed. */
   mean?: Float32Array | undefined
   /** Output for the backward pass, [rows]: 1 / √(variance + eps); absent: not computed. */

@@ -1,9 +1,11 @@
-// rounded-activations.ts: activations in NVFP4. A product in it rounds the rows that it reads; rows of several products, or of
-// a normalization, are rounded once: by the normalization, or by the first of the products. No result changes by a bit.
+// rounded-activations.ts: activations in NVFP4 and 16 bits. A product in one of them rounds the rows that it reads; rows of a
+// normalization are rounded once by that, and others of several products in NVFP4 by the first of these. No result changes by a
+// bit. Rows of 16 bits that products alone read are those of half-activations.ts already.
 
+import { type HalfType, isHalf } from '../core/dtype.js'
 import { mapPaced, type Paced } from '../core/paced.js'
 import { sameSize } from '../core/size.js'
-import { roundedUnit } from '../kernels/linear-args.js'
+import { depthUnit, roundedUnit } from '../kernels/linear-args.js'
 import { Buffer, type Operand, operandsOf, type Step } from './program.js'
 
 type Product = Extract<Step, { op: 'linear' }>
@@ -11,7 +13,7 @@ type Norm = Extract<Step, { op: 'norm' }>
 
 /** What steps do with a buffer. */
 interface Uses {
-  /** Products in NVFP4 that read all of it, in their order. */
+  /** Products in one type that round all of it, in their order. */
   readonly products: Product[]
   /** Steps that write to it, in front of those products. */
   readonly writers: Step[]
@@ -20,21 +22,23 @@ interface Uses {
   isChanged: boolean
 }
 
-/** Lets products in NVFP4 that read the same rows share what one step has rounded. */
+/** Lets products that read the same rows share what one step has rounded. */
 export function* roundOnce(steps: readonly Step[]): Paced<Step[]> {
   const changes = new Map<Step, object>()
   for (const [buffer, uses] of yield* usesOf(steps)) {
     yield
     const [first, ...others] = uses.products
     if (!first || uses.isChanged) continue
-    const rounded = new Buffer('bf16', buffer.count, 'arena')
+    const type = roundedTypeOf(first)!
     const norm = normOf(buffer, uses)
-    if (!norm && others.length === 0) continue
+    if (!norm && (others.length === 0 || isHalf(type))) continue
+    const rounded = new Buffer(isHalf(type) ? type : 'bf16', buffer.count, 'arena')
     const isUnread = !uses.isReadElsewhere && buffer.storage === 'arena'
-    if (norm) changes.set(norm, { yRounded: rounded.write(), ...(isUnread && { y: undefined }) })
-    else changes.set(first, { xRounded: rounded.write() })
+    if (!norm) changes.set(first, { xRounded: rounded.write() })
+    else if (isHalf(type)) changes.set(norm, { yHalf: rounded.write(), halfDtype: type })
+    else changes.set(norm, { yRounded: rounded.write(), ...(isUnread && { y: undefined }) })
     for (const product of norm ? uses.products : others)
-      changes.set(product, { x: rounded.read(), xDtype: 'nvfp4' })
+      changes.set(product, { x: rounded.read(), xDtype: type })
   }
   return yield* mapPaced(steps, step => {
     const changed = changes.get(step)
@@ -63,17 +67,22 @@ function* usesOf(steps: readonly Step[]): Paced<Map<Buffer, Uses>> {
   return all
 }
 
+/** What a product rounds its rows to; undefined where these are rounded already, stay f32 or would be padded. */
+function roundedTypeOf({
+  args: { compute = 'f32', weight, xDtype },
+}: Product): HalfType | 'nvfp4' | undefined {
+  if (xDtype !== undefined || (compute !== 'nvfp4' && !isHalf(compute))) return undefined
+  const unit = compute === 'nvfp4' ? roundedUnit : depthUnit
+  return typeof weight.cols === 'number' && weight.cols % unit === 0 ? compute : undefined
+}
+
 /** Whether it is a product that rounds all rows of an operand. */
 const isRounding = (step: Step, operand: Operand): step is Product =>
-  step.op === 'linear' &&
-  step.args.compute === 'nvfp4' &&
-  typeof step.args.weight.cols === 'number' &&
-  step.args.weight.cols % roundedUnit === 0 &&
-  isWhole(operand)
+  step.op === 'linear' && roundedTypeOf(step) !== undefined && isWhole(operand)
 
-/** Whether its rows are as long as those of the other products. */
+/** Whether its rows are as long as those of the other products, and rounded to the same type. */
 const sharesRows = ({ args }: Product, { products: [first] }: Uses): boolean =>
-  !first || first.args.weight.cols === args.weight.cols
+  !first || (first.args.weight.cols === args.weight.cols && first.args.compute === args.compute)
 
 /** The normalization that writes the rows of a buffer. */
 function normOf(buffer: Buffer, { products: [first], writers: [writer, ...others] }: Uses): Norm | undefined {

@@ -44,6 +44,8 @@ struct NormArgs {
   // y of f32 as rows rounded to NVFP4 for products (kRoundedUnit of linear_args.h), [rows, cols], of layer
   // and RMS normalization; null: not wanted.
   uint16_t* y_rounded = nullptr;
+  uint16_t* y_half = nullptr;  // y of f32 in half_dtype as well; null: not wanted. CUDA only
+  FloatType half_dtype = FloatType::kBF16;
 };
 
 // With h = (x − mean) · inv_std and g = dy · scale[j]:

@@ -43,6 +43,8 @@ interface Rows {
   xDtype?: string
   xRounded?: Operand
   yRounded?: Operand
+  yHalf?: Operand
+  halfDtype?: string
 }
 
 const rowsOf = ({ args }: Step): Rows => args as Rows
@@ -50,7 +52,8 @@ const rowsOf = ({ args }: Step): Rows => args as Rows
 /** What each step does with rounded rows: `takes` or `gives` them, and whether a normalization stores y in f32 as well. */
 const rolesOf = (steps: readonly Step[]): string[] =>
   steps.map(step => {
-    const { y, xDtype, xRounded, yRounded } = rowsOf(step)
+    const { y, xDtype, xRounded, yRounded, yHalf } = rowsOf(step)
+    if (yHalf) return 'gives 16 bits'
     if (xDtype) return `takes ${xDtype}`
     if (yRounded) return y ? 'gives both' : 'gives'
     return xRounded ? 'gives' : '-'
@@ -68,6 +71,21 @@ t.test('a normalization rounds for the products behind it', async t => {
   t.match(yRounded, { access: 'write', count: tokens * 64, buffer: { dtype: 'bf16', storage: 'arena' } })
   t.ok(products.every(({ x }) => x!.buffer === yRounded!.buffer && x!.access === 'read'))
   t.strictSame(rolesAfter(norm(h), product(h)), [gives, takes], 'for one product, too')
+})
+
+t.test('a normalization that others read, too, stores 16 bits beside y', async t => {
+  const [h, f32] = [floats(64), floats(64, 'output')]
+  const bf16 = { compute: 'bf16' as const }
+  const steps = atOnce(roundOnce([norm(h), product(h, bf16), product(h, bf16), negative(h)]))
+  const [{ y, yHalf, halfDtype }, ...products] = steps.slice(0, 3).map(rowsOf) as [Rows, ...Rows[]]
+  t.match({ y, halfDtype }, { y: { buffer: h }, halfDtype: 'bf16' })
+  t.match(yHalf, { access: 'write', count: tokens * 64, buffer: { dtype: 'bf16', storage: 'arena' } })
+  t.ok(products.every(({ x, xDtype }) => x!.buffer === yHalf!.buffer && xDtype === 'bf16'))
+  t.strictSame(rolesAfter(norm(f32), product(f32, bf16)), ['gives 16 bits', 'takes bf16'], 'an output')
+  t.strictSame(rolesAfter(negative(f32, h), product(h, bf16), product(h, bf16)), ['-', '-', '-'], 'no norm')
+  const short = floats(48)
+  const narrow = { ...bf16, cols: 48 }
+  t.strictSame(rolesAfter(norm(short, { cols: 48 }), product(short, narrow)), ['-', '-'], 'padded rows')
 })
 
 t.test('y in f32 is stored where others read it', async t => {

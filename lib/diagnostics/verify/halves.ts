@@ -26,7 +26,7 @@ const tolerances: Readonly<Record<HalfType, number>> = { bf16: bf16Tolerance, f1
 export function halfCases(sizes: VerifySizes): VerifyCase[] {
   return (['bf16', 'f16'] as const).flatMap(type => [
     ...linearCases(type, sizes),
-    normCase(type, sizes),
+    ...normCases(type, sizes),
     convCase(type),
     ...attentionCases(type, sizes),
   ])
@@ -77,11 +77,21 @@ function convCase(type: HalfType): VerifyCase {
   return verifyCase('conv', `${type} image`, ['y'], tolerances[type], args, reference)
 }
 
-function normCase(yDtype: HalfType, { tokens: rows, cols }: VerifySizes): VerifyCase {
+function normCases(yDtype: HalfType, { tokens: rows, cols }: VerifySizes): VerifyCase[] {
   const shape = { rows, cols, groups: 1, inner: 1, centered: false, eps: 1e-2, x: values(rows * cols, 83) }
   const args = () => ({ ...shape, yDtype, y: new Uint16Array(rows * cols) })
   const reference = { yDtype: undefined, y: f32(rows * cols) }
-  return verifyCase('norm', `${yDtype} activations`, ['y'], tolerances[yDtype], args, reference)
+  const beside = () => ({
+    ...shape,
+    halfDtype: yDtype,
+    yHalf: new Uint16Array(rows * cols),
+    y: f32(rows * cols),
+  })
+  const plain = { yHalf: undefined, halfDtype: undefined }
+  return [
+    verifyCase('norm', `${yDtype} activations`, ['y'], tolerances[yDtype], args, reference),
+    verifyCase('norm', `${yDtype} beside f32`, ['y', 'yHalf'], tolerances[yDtype], beside, plain),
+  ]
 }
 
 /** On tensor cores and, of long heads, on CUDA cores; over blocks of chunks that are merged, and of one sequence. */

@@ -1,6 +1,6 @@
 // normalizations.ts: softmax and normalizations in plain TypeScript, as their formulas are written. Sums are taken in
 // double.
-import { expectInteger } from '../../core/checks.js'
+import { expectInteger, expectOneOf } from '../../core/checks.js'
 import type { BatchShape, KernelArgs, NormShape } from '../kernels.js'
 import { roundedUnit } from '../linear-args.js'
 import { expectActivationDType } from './compute.js'
@@ -44,9 +44,10 @@ const scaleIndex = ({ cols, groups, inner }: NormShape, row: number, col: number
 
 /** y = (x − mean) / √(variance + eps) · scale + bias, by rows. */
 function norm(args: KernelArgs['norm']): void {
-  const { rows, cols, centered, eps, x, scale, bias, yDtype = 'f32', yRounded } = args
+  const { rows, cols, centered, eps, x, scale, bias, yDtype = 'f32', yRounded, yHalf, halfDtype } = args
   const y = args.y ?? new Float32Array(rows * cols)
   const write = floatWriter(yDtype, y)
+  const writeHalf = yHalf && floatWriter(halfDtype!, yHalf)
   for (let r = 0; r < rows; r++) {
     const row = Float64Array.from(x.subarray(r * cols, (r + 1) * cols))
     const mean = centered ? sum(cols, c => row[c]!) / cols : 0
@@ -55,7 +56,9 @@ function norm(args: KernelArgs['norm']): void {
     if (args.invStd) args.invStd[r] = invStd
     for (let c = 0; c < cols; c++) {
       const j = scaleIndex(args, r, c)
-      write(r * cols + c, (row[c]! - mean) * invStd * (scale?.[j] ?? 1) + (bias?.[j] ?? 0))
+      const value = (row[c]! - mean) * invStd * (scale?.[j] ?? 1) + (bias?.[j] ?? 0)
+      write(r * cols + c, value)
+      writeHalf?.(r * cols + c, value)
     }
   }
   if (yRounded) writeRounded(yRounded, y as Float32Array, rows, cols)
@@ -180,12 +183,15 @@ export const normalizationRows: KernelRows<
     check(args) {
       expectNorm(args)
       expectActivationDType('yDtype', args.yDtype)
-      const { cols, groups, inner, yDtype = 'f32', yRounded } = args
+      const { cols, groups, inner, yDtype = 'f32', yRounded, yHalf, halfDtype } = args
       const isPlain = groups === 1 && inner === 1 && yDtype === 'f32'
       expectFits(
         !yRounded || (isPlain && cols % roundedUnit === 0),
         `yRounded is for y in f32, groups and inner of 1, and rows of ${roundedUnit} · n columns`,
       )
+      if (!yHalf) return
+      expectOneOf('halfDtype', halfDtype, ['bf16', 'f16'])
+      expectFits(yDtype === 'f32' && !yRounded, 'yHalf is for y in f32, without yRounded')
     },
     operands(args) {
       const [all, scales] = normSizes(args)
@@ -195,6 +201,7 @@ export const normalizationRows: KernelRows<
         bias: optional(scales),
         y: { ...elements(args.yDtype ?? 'f32', all), isOptional: args.yRounded !== undefined },
         yRounded: optional(elements('bf16', all)),
+        yHalf: optional(elements(args.halfDtype ?? 'bf16', all)),
         mean: optional(args.rows),
         invStd: optional(args.rows),
       }

@@ -1,7 +1,8 @@
 // normalization.cu: softmax, layer/RMS/group/instance and batch normalization and their gradients, by the
 // formulas of backend/network_args.h. One block per row (or channel), f32; sums in the order of reduce.cuh,
-// so results depend on the sizes of a row only. norm_nvfp4_…: rounded for products. norm_scale_gradient_f32:
-// one block per element of scale. Reference: native/backend/cpu/{softmax,norm,batch_norm}.cc
+// so results depend on the sizes of a row only. norm_f32_…: f32 and 16 bits; norm_nvfp4_…: rounded for
+// products. norm_scale_gradient_f32: one block per element of scale. Reference:
+// native/backend/cpu/{softmax,norm,batch_norm}.cc
 #include "backend/network_args.h"
 #include "core/quantizers.h"
 #include "kernels/gemm/product_args.h"
@@ -106,6 +107,16 @@ __device__ void norm(const NormArgs& args) {
   row.for_each([&](int64_t i, float y) { store_as(kType, args.y, row.first + i, y); });
 }
 
+// y in f32, and beside it in elements of kHalf.
+template <FloatType kHalf>
+__device__ void norm_both(const NormArgs& args) {
+  const NormalizedRow row(args);
+  row.for_each([&](int64_t i, float y) {
+    store_as(FloatType::kF32, args.y, row.first + i, y);
+    store_as(kHalf, args.y_half, row.first + i, y);
+  });
+}
+
 // Stores of a row in NVFP4, an element in each lane, 16 of which have a block.
 struct Nvfp4Store {
   const Nvfp4Rows& to;
@@ -208,6 +219,16 @@ extern "C" __global__ void softmax_backward_f32(spark::SoftmaxBackwardArgs args)
 SPARK_DEFINE(f32, kF32)
 SPARK_DEFINE(bf16, kBF16)
 SPARK_DEFINE(f16, kF16)
+
+extern "C" __global__ void __launch_bounds__(spark::normalization_block::kThreadsOfLong)
+    norm_f32_bf16(spark::NormArgs args) {
+  spark::norm_both<spark::FloatType::kBF16>(args);
+}
+
+extern "C" __global__ void __launch_bounds__(spark::normalization_block::kThreadsOfLong)
+    norm_f32_f16(spark::NormArgs args) {
+  spark::norm_both<spark::FloatType::kF16>(args);
+}
 
 extern "C" __global__ void __launch_bounds__(spark::normalization_block::kThreadsOfLong)
     norm_nvfp4_codes(spark::NormArgs args, spark::Nvfp4Rows to) {

@@ -146,6 +146,12 @@ NormArgs read_norm(Arguments& in) {
   } else {
     args.y = in.output("y", dtype_of(args.y_dtype), count);
   }
+  if (in.has("yHalf")) {
+    args.half_dtype = read_float_type(in, "halfDtype");
+    check(args.half_dtype != FloatType::kF32 && args.y_dtype == FloatType::kF32 && !args.y_rounded,
+          "yHalf is 16 bits beside y in f32");
+    args.y_half = static_cast<uint16_t*>(in.output("yHalf", dtype_of(args.half_dtype), count));
+  }
   args.mean = in.optional_output<float>("mean", args.rows);
   args.inv_std = in.optional_output<float>("invStd", args.rows);
   return args;

@@ -29,6 +29,10 @@ void softmax_backward(const SoftmaxBackwardArgs& args) {
 
 void norm(const NormArgs& args) {
   const Threads threads{args.cols < kLong ? kThreads : kThreadsOfLong};
+  if (args.y_half) {
+    return launch("normalization", message("norm_f32_", dtype_name(dtype_of(args.half_dtype))),
+                  Grid{args.rows}, threads, 0, args);
+  }
   if (!args.y_rounded) {
     return launch("normalization", message("norm_", dtype_name(dtype_of(args.y_dtype))), Grid{args.rows},
                   threads, 0, args);

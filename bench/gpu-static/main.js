@@ -1,7 +1,7 @@
 // main.js: compiles every kernel and prints what its machine code tells: npm run gpu:static [-- names] [--write]. With --write
 // the figures of those that are printed become their budgets; without it a kernel that is worse than its budget ends the run with
 // code 1. --fatbins=folder reads kernels that are compiled already, for the targets that they are compiled for. Instead, --plans
-// prints what plans of decoders, encoders and chains of convolutions move, and --memory what accesses to memory take of kernels that run on the host.
+// prints what plans of decoders, encoders and chains of convolutions move and launch, and --memory what accesses to memory take of kernels that run on the host.
 import { parseCommandLine } from '../command-line.js'
 import { budgetsOf, readBudgets, worse, writeBudgets } from './budgets.js'
 import { compileKernels, nvccRelease } from './compile.js'
@@ -21,9 +21,11 @@ const { values, positionals } = parseCommandLine({
 if (values.plans) {
   const { prefillTable, trafficTable } = await import('./plans.js')
   const { encoderTable } = await import('./encoders.js')
+  const { launchTable } = await import('./launches.js')
   const { imageTable } = await import('./images.js')
   const tables = [
     await trafficTable(),
+    launchTable('Q4_K'),
     await prefillTable('Q4_K', 'f32'),
     await prefillTable('NVFP4', 'nvfp4'),
     await encoderTable(),

@@ -166,7 +166,7 @@ export const prefillTraffic = (format, sizes, prompts, activations = 'f32') =>
   })
 
 /** A layer of Llama 3.1 8B, with little around it. */
-const layer = {
+export const layer = {
   ...{ hidden: 4096, inner: 14_336, layers: 1, heads: 32, kvHeads: 8, headSize: 128 },
   vocabulary: 320,
 }

@@ -1,13 +1,12 @@
 // What a step of generation costs on a GPU, counted: launches and blocks on the fake driver, bytes by the operands of the plan.
-import { spawnSync } from 'node:child_process'
 import t from 'tap'
 import { launchesPerLayer, otherLaunches } from '../../bench/gpu-model/work.js'
+import { stepLaunches } from '../../bench/gpu-static/launches.js'
 import { gpus } from '../../bench/gpu-static/occupancy.js'
 import { decodeTraffic, prefillTraffic } from '../../bench/gpu-static/plans.js'
 import { matrixElements } from '../../bench/random-llama.js'
 import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
-import { machine } from '../fixtures/machine-log.js'
-import { integrated } from '../fixtures/machines.js'
+import { generateTokens } from '../fixtures/text/step-launches.js'
 
 const sizes = { hidden: 256, inner: 512, layers: 1, heads: 4, kvHeads: 2, headSize: 64, vocabulary: 320 }
 /** Bytes of an element of a matrix. */
@@ -70,45 +69,30 @@ t.test('a prompt in NVFP4 rounds the rows of a normalization once', async t => {
   t.ok(Math.abs(bytes / expected - 1) < 0.01, `${bytes} bytes, ${expected} by the sizes`)
 })
 
+t.test('launches of a step, printed', { skip: noCudaCalls }, async t => {
+  const launches = stepLaunches('Q4_0', { ...sizes, prompt: 4 }) ?? []
+  t.equal(launches.length, launchesPerLayer + otherLaunches)
+  t.match(launches.at(-1), { kernel: /^linear_mma_8_q4_0$/, blocks: sizes.vocabulary / 16 })
+})
+
 t.test('launches', { skip: noCudaCalls }, async t => {
   const fakeDriver = new FakeDriver(['cuda', 'nvml'])
   t.teardown(() => fakeDriver.dispose())
-  /** What a step launches, and how many kernels its graph has. */
-  const step = (format: keyof typeof formats, changes: object) => {
-    const { env, lines } = machine(fakeDriver, integrated)
-    const args = ['test/fixtures/text/decode-child.js', format, JSON.stringify({ ...sizes, ...changes })]
-    const { status, stderr } = spawnSync(process.execPath, args, {
-      encoding: 'utf8',
-      env: { ...process.env, NODE_OPTIONS: '', ...env },
-      timeout: 120_000,
-    })
-    t.equal(status, 0, `${format}: ${stderr}`)
-    const kernels = Number(
-      lines('instantiate')
-        .at(-1)
-        ?.match(/(\d+) kernels/)?.[1],
-    )
-    const all = lines('launch')
-    return { kernels, all, launches: all.slice(-kernels) }
-  }
+  const step = (format: keyof typeof formats, changes: object) =>
+    generateTokens(fakeDriver, format, { ...sizes, ...changes })
   const [one, two] = [1, 2].map(layers => step('BF16', { layers, prompt: 4 }).kernels) as [number, number]
   t.equal(two - one, launchesPerLayer, 'launches of a layer')
   t.equal(2 * one - two, otherLaunches, 'launches around the layers')
   for (const format of names.slice(1)) t.equal(step(format, { prompt: 4 }).kernels, one, format)
   /** Blocks of attention behind a prompt, with and without keys. */
   const blocks = (prompt: number) => {
-    const { launches } = step('Q4_0', { heads: 32, kvHeads: 8, headSize: 128, prompt })
-    const attention = launches.find(line => line.startsWith('launch paged_attention_'))
-    return Number(attention?.split(' ')[3])
+    const { all, kernels } = step('Q4_0', { heads: 32, kvHeads: 8, headSize: 128, prompt })
+    return all.slice(-kernels).find(({ kernel }) => kernel.startsWith('paged_attention_'))?.blocks ?? 0
   }
   const prompt = step('BF16', { layers: 2, prompt: 300 }).all
-  t.equal(
-    prompt.filter(line => line.startsWith('launch linear_mma_bf16 ')).length,
-    14,
-    'products of a prompt',
-  )
+  t.equal(prompt.filter(({ kernel }) => kernel === 'linear_mma_bf16').length, 14, 'products of a prompt')
   t.strictSame(
-    prompt.filter(line => line.startsWith('launch pack_')),
+    prompt.filter(({ kernel }) => kernel.startsWith('pack_')),
     [],
     'no rows are packed',
   )

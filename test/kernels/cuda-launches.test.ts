@@ -339,7 +339,8 @@ t.test('operations of networks', async t => {
     `depth: ${depth}, queries: 33, q: f32(640), k: f32(640), v: f32(640), y: f32(640)`
   t.same(await launches(inBf16(`${rows(64)}, logSum: undefined`)), ['attention_bf16_64 4 128x1'])
   t.same(await launches(inBf16(`${rows(65)}, logSum: undefined`)), ['attention_bf16_128 4 128x1'])
-  t.same(await launches(inBf16(`${rows(129)}, logSum: undefined`)), ['attention_f32 10 256x1'])
+  t.same(await launches(inBf16(`${rows(129)}, logSum: undefined`)), ['attention_bf16_256 4 128x1'])
+  t.same(await launches(inBf16(`${rows(257)}, logSum: undefined`)), ['attention_f32 10 256x1'])
   t.same(await launches(`run('attentionBackward', 'f32', { ${attention} })`), [
     'attention_products_f32 1 256x1',
     'attention_query_gradient_f32 4 256x1',

@@ -97,7 +97,7 @@ function normCases(yDtype: HalfType, { tokens: rows, cols }: VerifySizes): Verif
 /** On tensor cores and, of long heads, on CUDA cores; over blocks of chunks that are merged, and of one sequence. */
 function attentionCases(yDtype: HalfType, sizes: VerifySizes): VerifyCase[] {
   const tolerance = 2 * tolerances[yDtype] // weights are rounded, too
-  const dense = [100, 130].map(valueDepth => {
+  const dense = [100, 260].map(valueDepth => {
     const inputs = attentionInputs(sizes, 40, valueDepth)
     const count = inputs.batch * inputs.heads * inputs.queries * valueDepth
     const args = () => ({ ...inputs, compute: yDtype, yDtype, y: new Uint16Array(count) })

@@ -273,9 +273,13 @@ function batchNormCases(sizes: VerifySizes): VerifyCase[] {
   ]
 }
 
-/** Grouped heads, causal, with a mask; rows before heads. On tensor cores rows of both lengths that have kernels, too. */
+/** Grouped heads, causal, with a mask; rows before heads. On tensor cores rows of all lengths that have kernels, too. */
 function attentionCases(sizes: VerifySizes): VerifyCase[] {
-  const lengths = [attentionInputs(sizes, 24, 40), attentionInputs(sizes, 72, 100)]
+  const lengths = [
+    attentionInputs(sizes, 24, 40),
+    attentionInputs(sizes, 72, 100),
+    attentionInputs(sizes, 140, 200),
+  ]
   return (['f32', 'bf16', 'f16'] as const).flatMap(compute =>
     lengths.flatMap(inputs => {
       const name = `grouped, causal, masked, rows of ${inputs.depth} in ${compute}`

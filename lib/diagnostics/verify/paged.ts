@@ -38,13 +38,15 @@ export function pagedCases(sizes: VerifySizes): VerifyCase[] {
       }),
     ),
     ...(['bf16', 'f16'] as const).flatMap(compute =>
-      ([compute, 'f32', 'f8_e4m3', 'i8'] as const).map(dtype => {
+      ([compute, 'f32', 'f8_e4m3', 'i8'] as const).flatMap(dtype => {
         // Queries, keys, values and weights are rounded.
         const tolerance = 2 * tolerances[dtype === 'f32' ? compute : dtype]
-        return verifyCase('pagedAttention', `prompts in ${compute}, ${dtype}`, ['y'], tolerance, () => {
-          const args = pagedArgs(sizes, false, { lengths: [67 + sizes.tokens, 40], past: [0, 0] })
-          return { ...args, ...emptyCaches(args, dtype), compute }
-        })
+        return [Math.min(2 * sizes.cols, 80), 180].map(depth =>
+          verifyCase('pagedAttention', `prompts in ${compute}, ${dtype}, ${depth}`, ['y'], tolerance, () => {
+            const args = pagedArgs(sizes, false, { lengths: [67 + sizes.tokens, 40], past: [0, 0], depth })
+            return { ...args, ...emptyCaches(args, dtype), compute }
+          }),
+        )
       }),
     ),
   ]
@@ -65,10 +67,13 @@ type PagedShape = Pick<KernelArgs['pagedAttention'], 'blocks' | 'blockSize' | 'k
 export function pagedArgs(
   { tokens, rows, cols }: VerifySizes,
   hasOptions: boolean,
-  { lengths, past } = { lengths: [Math.min(tokens, 50), 3, 1], past: [0, rows, 5 * rows] },
+  {
+    lengths = [Math.min(tokens, 50), 3, 1],
+    past = [0, rows, 5 * rows],
+    depth = 2 * Math.min(cols, 40),
+  }: { lengths?: readonly number[]; past?: readonly number[]; depth?: number } = {},
 ): KernelArgs['pagedAttention'] {
   const [heads, kvHeads, blockSize] = [6, 2, 7]
-  const depth = 2 * Math.min(cols, 40)
   const count = lengths.reduce((a, b) => a + b, 2)
   const table = Math.ceil(Math.max(...lengths.map((length, b) => length + past[b]!)) / blockSize)
   const blocks = lengths.length * table

@@ -1,10 +1,10 @@
 // paged_attention_mma.cu: paged_attention of paged_attention.cu for many rows, on tensor cores: queries,
 // keys, values and the weights of the values are rounded to bf16, or to f16 in …_mma_f16_…; sums and the
-// softmax are f32. …_64 and …_128 take heads of up to so many elements. A block has up to 64 rows, 16 for
-// each of its warps: rows of the call that follow each other, each with the heads of queries that share a
-// head of keys. It meets 64 positions at a time, counted from 0: keys are on their way while values are
-// multiplied, and values while keys are. A row's result depends on its own sequence alone; it may be NaN
-// where one of the 63 positions behind it is not finite. Reference:
+// softmax are f32. …_64, …_128 and …_256 take heads of up to so many elements. A block has up to 64 rows, 16
+// for each of its warps: rows of the call that follow each other, each with the heads of queries that share a
+// head of keys. It meets 64 positions at a time, or 32 in …_256, counted from 0: keys are on their way while
+// values are multiplied, and values while keys are. A row's result depends on its own sequence alone; it may
+// be NaN where one of the up to 63 positions behind it is not finite. Reference:
 // native/backend/cpu/attention/paged_attention.cc
 #include "kernels/attention/paged.cuh"
 #include "kernels/attention/paged_args.h"
@@ -18,17 +18,18 @@ struct TileRow {
   int64_t index;            // n · heads + head; negative where there is no such row
   int64_t begin, end;       // positions that it sees
   int64_t sequence, token;  // negative where it takes part in nothing
-  __device__ int begin_at(int64_t first) const { return at(begin - first); }
-  __device__ int end_at(int64_t first) const { return at(end - first); }
-  __device__ static int at(int64_t offset) {
-    return static_cast<int>(max(int64_t{0}, min(int64_t{kTile}, offset)));
+  // Those of `keys` positions from `first` on.
+  __device__ int begin_in(int64_t first, int keys) const { return offset(begin - first, keys); }
+  __device__ int end_in(int64_t first, int keys) const { return offset(end - first, keys); }
+  __device__ static int offset(int64_t from, int keys) {
+    return static_cast<int>(max(int64_t{0}, min(int64_t{keys}, from)));
   }
 };
 
 template <int kDepth>
-struct alignas(16) Shared {
-  uint16_t keys[kTile * kDepth], values[kTile * kDepth];
-  int64_t heads[2][kTile];  // rows of the caches, of the positions of two tiles; negative where there is none
+struct alignas(16) Shared : KeyTiles<kDepth> {
+  // Rows of the caches, of the positions of two tiles; negative where there is none.
+  int64_t heads[2][kKeysOf<kDepth>];
   TileRow rows[kTile];
 };
 
@@ -73,12 +74,12 @@ struct SixteenCodes {
 // times `unknown`: as keys NaN, as values 0, since NaN times a weight of 0 is NaN.
 template <typename Number, typename Format, int kDepth>
 struct TileLoad {
-  static constexpr int kRuns = kDepth / 16;
+  static constexpr int kRuns = kDepth / 16, kKeys = kKeysOf<kDepth>;
   uint16_t* const tile;
   const void* const cache;
   const float* const scales;
   const int64_t depth;
-  const int64_t (&heads)[kTile];
+  const int64_t (&heads)[kKeys];
   const float unknown;
 
   __device__ uint16_t* to(int at, int half) const {
@@ -97,7 +98,7 @@ struct TileLoad {
   }
 
   __device__ void copy() const {
-    for (int at = threadIdx.x; at < kTile * kRuns; at += kThreads) {
+    for (int at = threadIdx.x; at < kKeys * kRuns; at += kThreads) {
       const int64_t head = heads[at / kRuns];
       const int first = at % kRuns * 16;
       for (int half = 0; half < 2; ++half) {
@@ -116,7 +117,7 @@ struct TileLoad {
 
   template <bool kWhole>
   __device__ void convert() const {
-    for (int at = threadIdx.x; at < kTile * kRuns; at += kThreads) {
+    for (int at = threadIdx.x; at < kKeys * kRuns; at += kThreads) {
       SixteenCodes<Format> codes;
       const CachedHead<Format> head(cache, scales, depth, heads[at / kRuns]);
       codes.template load<kWhole>(head, at % kRuns * 16, unknown);
@@ -127,6 +128,7 @@ struct TileLoad {
 
 template <typename Number, typename Format, int kDepth>
 struct MmaTile {
+  static constexpr int kKeys = kKeysOf<kDepth>;
   const PagedAttentionArgs& args;
   const PagedTiles& tiles;
   const float* queries;
@@ -138,12 +140,12 @@ struct MmaTile {
   __device__ void run(int64_t tile) {
     find_rows(tile);
     const int depth = static_cast<int>(args.shape.depth);
-    load_rows<Number, kDepth>(shared.keys, depth, [&](int row) {
+    load_rows<Number, kDepth, kTile>(shared.queries(), depth, [&](int row) {
       const TileRow& at = shared.rows[row];
       return at.sequence < 0 ? nullptr : queries + at.index * depth;
     });
     __syncthreads();
-    load_queries<kDepth>(q, shared.keys, threadIdx.x / 32 * 16, (depth + 15) / 16);
+    load_queries<kDepth>(q, shared.queries(), threadIdx.x / 32 * 16, (depth + 15) / 16);
     for (int first = 0, last; first < kTile; first = last) {
       const int64_t sequence = shared.rows[first].sequence;
       for (last = first + 1; last < kTile && shared.rows[last].sequence == sequence;) ++last;
@@ -179,25 +181,25 @@ struct MmaTile {
     __syncthreads();
   }
 
-  // Rows of the caches of the positions [first, first + kTile), those of them that any of the rows sees.
+  // Rows of the caches of the positions [first, first + kKeys), those of them that any of the rows sees.
   __device__ void find_heads(int64_t sequence, int64_t first, int64_t begin, int64_t end,
-                             int64_t (&heads)[kTile]) {
-    if (threadIdx.x >= kTile) return;
+                             int64_t (&heads)[kKeys]) {
+    if (threadIdx.x >= kKeys) return;
     const int64_t position = first + threadIdx.x;
     const int64_t token = position >= begin && position < end ? token_at(args, sequence, position) : kBroken;
     heads[threadIdx.x] = token < 0 ? kBroken : token * args.shape.kv_heads + kv_head;
   }
 
   // Starts to load the keys of a tile, or the values.
-  __device__ void load_keys(const int64_t (&heads)[kTile]) {
-    TileLoad<Number, Format, kDepth>{shared.keys,      args.key_cache, args.key_scales,
+  __device__ void load_keys(const int64_t (&heads)[kKeys]) {
+    TileLoad<Number, Format, kDepth>{shared.keys(),    args.key_cache, args.key_scales,
                                      args.shape.depth, heads,          NAN}
         .run();
     copy_commit();
   }
-  __device__ void load_values(const int64_t (&heads)[kTile]) {
+  __device__ void load_values(const int64_t (&heads)[kKeys]) {
     TileLoad<Number, Format, kDepth>{
-        shared.values, args.value_cache, args.value_scales, args.shape.depth, heads, 0}
+        shared.values(), args.value_cache, args.value_scales, args.shape.depth, heads, 0}
         .run();
     copy_commit();
   }
@@ -209,34 +211,34 @@ struct MmaTile {
     RowSums rows;
 #pragma unroll
     for (int i = 0; i < kDepth / 2; ++i) sums[i / 4][i % 4] = 0;
-    int64_t first = begin / kTile * kTile;
+    int64_t first = begin / kKeys * kKeys;
     int side = 0;
     __syncthreads();  // queries and keys of the last sequence have been used
     find_heads(sequence, first, begin, end, shared.heads[side]);
     __syncthreads();
     load_keys(shared.heads[side]);
-    for (; first < end; first += kTile, side ^= 1) {
+    for (; first < end; first += kKeys, side ^= 1) {
       load_values(shared.heads[side]);
-      find_heads(sequence, first + kTile, begin, end, shared.heads[side ^ 1]);
+      find_heads(sequence, first + kKeys, begin, end, shared.heads[side ^ 1]);
       copy_wait<1>();
       __syncthreads();  // the keys are there
-      float scores[kKeyBlocks][4] = {};
-      multiply_keys<Number, kDepth>(q, shared.keys, steps, scores);
+      float scores[kKeys / 8][4] = {};
+      multiply_keys<Number, kDepth>(q, shared.keys(), steps, scores);
       __syncthreads();  // they have been used
-      if (first + kTile < end) {
+      if (first + kKeys < end) {
         load_keys(shared.heads[side ^ 1]);
       } else {
         copy_commit();
       }
       scale_scores(scores, args.scale, args.softcap);
       for (int i = 0; i < 2; ++i) {
-        const int seen_from = own(i).begin_at(first), seen_to = own(i).end_at(first);
-        if (seen_from > 0 || seen_to < kTile) hide_keys(scores, i, seen_from, seen_to);
+        const int seen_from = own(i).begin_in(first, kKeys), seen_to = own(i).end_in(first, kKeys);
+        if (seen_from > 0 || seen_to < kKeys) hide_keys(scores, i, seen_from, seen_to);
       }
       weigh(scores, rows, sums);
       copy_wait<1>();
       __syncthreads();  // the values are there
-      multiply_values<Number, kDepth>(scores, shared.values, steps, sums);
+      multiply_values<Number, kDepth>(scores, shared.values(), steps, sums);
       __syncthreads();  // they have been used
     }
 #pragma unroll
@@ -264,7 +266,8 @@ struct MmaTile {
   }
 #define SPARK_PAGED_MMA_DEPTHS(number, Number, format, Format) \
   SPARK_PAGED_MMA(number, Number, format, Format, 64, 3)       \
-  SPARK_PAGED_MMA(number, Number, format, Format, 128, 2)
+  SPARK_PAGED_MMA(number, Number, format, Format, 128, 2)      \
+  SPARK_PAGED_MMA(number, Number, format, Format, 256, 2)
 SPARK_PAGED_MMA_DEPTHS(bf16, BF16, bf16, BF16)
 SPARK_PAGED_MMA_DEPTHS(bf16, BF16, f32, F32)
 SPARK_PAGED_MMA_DEPTHS(bf16, BF16, f8_e4m3, E4M3)

@@ -10,9 +10,22 @@ namespace spark {
 namespace {
 
 using attention_mma_block::kThreads;
-constexpr int kTile = attention_mma_block::kRows;  // rows of queries, and keys at a time
-constexpr int kKeyBlocks = kTile / 8;
+constexpr int kTile = attention_mma_block::kRows;  // rows of queries
 constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f;
+
+// Keys that the queries meet at a time: fewer of long heads, whose sums fill the registers.
+template <int kDepth>
+constexpr int kKeysOf = kDepth <= 128 ? kTile : kTile / 2;
+
+// Keys and values of a tile; before there are any, the queries, which take the place of both.
+template <int kDepth>
+struct alignas(16) KeyTiles {
+  static_assert(2 * kKeysOf<kDepth> >= kTile);
+  uint16_t rows[2 * kKeysOf<kDepth> * kDepth];
+  __device__ uint16_t* queries() { return rows; }
+  __device__ uint16_t* keys() { return rows; }
+  __device__ uint16_t* values() { return rows + kKeysOf<kDepth> * kDepth; }
+};
 
 // Offset of eight neighbours of a row of kDepth: those that ldmatrix reads lie in different banks.
 template <int kDepth>
@@ -20,13 +33,14 @@ __device__ int tile_offset(int row, int eight) {
   return row * kDepth + (eight ^ (row & 7)) * 8;
 }
 
-// Rows of f32, rounded, with zeros up to kDepth; a row that is null is zeros.
-template <typename Number, int kDepth, typename RowOf>
+// kRows of f32, rounded, with zeros up to kDepth; a row that is null is zeros.
+template <typename Number, int kDepth, int kRows, typename RowOf>
 __device__ void load_rows(uint16_t* tile, int width, const RowOf& row_of) {
-  constexpr int kRuns = kDepth / 8, kAhead = 4;  // loads of a thread that are under way together
-  static_assert(kTile * kRuns % (kThreads * kAhead) == 0);
+  // Loads of a thread that are under way together: sums of long rows leave few registers.
+  constexpr int kRuns = kDepth / 8, kAhead = kDepth <= 128 ? 4 : 2;
+  static_assert(kRows * kRuns % (kThreads * kAhead) == 0);
 #pragma unroll 1
-  for (int first = threadIdx.x; first < kTile * kRuns; first += kThreads * kAhead) {
+  for (int first = threadIdx.x; first < kRows * kRuns; first += kThreads * kAhead) {
     EightFloats values[kAhead];
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
@@ -123,19 +137,19 @@ __device__ void hide_keys(float (&scores)[kBlocks][4], int row, int begin, int e
 }
 
 // Scores become weights of values, and sums so far are brought into their unit. A NaN stays one.
-template <int kSums>
-__device__ void weigh(float (&scores)[kKeyBlocks][4], RowSums& rows, float (&sums)[kSums][4]) {
+template <int kBlocks, int kSums>
+__device__ void weigh(float (&scores)[kBlocks][4], RowSums& rows, float (&sums)[kSums][4]) {
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
     float best = rows.largest[row];
 #pragma unroll
-    for (int i = 0; i < kKeyBlocks * 2; ++i) best = fmaxf(best, scores[i / 2][row * 2 + i % 2]);
+    for (int i = 0; i < kBlocks * 2; ++i) best = fmaxf(best, scores[i / 2][row * 2 + i % 2]);
     best = row_max(best);
     const float unit = best == -INFINITY ? 0 : best;
     const float factor = exp2f(rows.largest[row] - unit);
     float sum = 0;
 #pragma unroll
-    for (int i = 0; i < kKeyBlocks * 2; ++i) {
+    for (int i = 0; i < kBlocks * 2; ++i) {
       float& score = scores[i / 2][row * 2 + i % 2];
       score = exp2f(score - unit);
       sum += score;

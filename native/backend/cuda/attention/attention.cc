@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "backend/cuda/attention/mma_depth.h"
 #include "backend/cuda/attention/sum_in_y.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/launch.h"
@@ -28,16 +29,16 @@ void check_sizes(const AttentionShape& shape) {
   check_size("attention", "keys", shape.keys);
 }
 
+int64_t longest_row(const AttentionArgs& args) { return std::max(args.shape.depth, args.shape.value_depth); }
+
 // Whether tensor cores compute a call; CUDA cores do where rows are too long for them.
-bool on_tensor_cores(const AttentionArgs& args) {
-  const int64_t longest = std::max(args.shape.depth, args.shape.value_depth);
-  return args.compute != Compute::kF32 && longest <= attention_mma_block::kMaxDepth;
+bool on_tensor_cores(const AttentionArgs& args, int64_t max_depth) {
+  return args.compute != Compute::kF32 && longest_row(args) <= max_depth;
 }
 
 // A kernel on tensor cores, by the number that it multiplies and the longest rows that it takes.
 std::string mma_kernel(const char* operation, const AttentionArgs& args) {
-  const int64_t longest = std::max(args.shape.depth, args.shape.value_depth);
-  return message(operation, args.compute == Compute::kF16 ? "_f16" : "_bf16", longest <= 64 ? "_64" : "_128");
+  return message(operation, args.compute == Compute::kF16 ? "_f16" : "_bf16", mma_depth(longest_row(args)));
 }
 
 // The rows of all heads of an operand, in the number of the mode.
@@ -81,7 +82,7 @@ void backward_on_tensor_cores(const AttentionBackwardArgs& args, const float* pr
 
 void attention(const AttentionArgs& args) {
   const int64_t heads = args.shape.batch * args.shape.kv_heads;
-  if (on_tensor_cores(args)) {
+  if (on_tensor_cores(args, attention_mma_block::kMaxDepth)) {
     const int64_t tiles = query_tiles(args.shape, attention_mma_block::kRows);
     launch("attention_mma", mma_kernel("attention", args), Grid{heads * tiles},
            Threads{attention_mma_block::kThreads}, 0, args, tiles);
@@ -101,7 +102,7 @@ void attention_backward(const AttentionBackwardArgs& args) {
   const Scratch products(rows * sizeof(float));
   launch("attention", "attention_products_f32", Grid{ceil_div(rows, kThreads)}, Threads{kThreads}, 0,
          args.forward, args.dy, products.as<float>());
-  if (on_tensor_cores(args.forward)) {
+  if (on_tensor_cores(args.forward, attention_mma_block::kMaxGradientDepth)) {
     backward_on_tensor_cores(args, products.as<const float>());
     return;
   }

@@ -1,6 +1,7 @@
 // paged_attention.cc: launcher of attention over blocks of keys and values.
 #include <algorithm>
 
+#include "backend/cuda/attention/mma_depth.h"
 #include "backend/cuda/attention/sum_in_y.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/device.h"
@@ -55,7 +56,7 @@ void launch_mma(const PagedAttentionArgs& args, const float* queries) {
   const PagedTiles tiles{attention_mma_block::kRows / heads, heads, ceil_div(group, heads), 0};
   launch("paged_attention_mma",
          message("paged_attention_mma_", args.compute == Compute::kF16 ? "f16_" : "bf16_",
-                 dtype_name(args.cache_dtype), shape.depth <= 64 ? "_64" : "_128"),
+                 dtype_name(args.cache_dtype), mma_depth(shape.depth)),
          Grid{ceil_div(shape.tokens, tiles.tokens) * shape.kv_heads * tiles.of_group},
          Threads{attention_mma_block::kThreads}, 0, args, tiles, queries);
 }

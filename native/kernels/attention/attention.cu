@@ -108,18 +108,31 @@ extern "C" __global__ void __launch_bounds__(spark::attention_block::kThreads)
   if (args.log_sum && threadIdx.x % kRows == 0) args.log_sum[queries.index(own)] = largest[own] + logf(sum);
 }
 
-// products[b, h, t] = dy · y, a thread for each.
+// products[b, h, t] = dy · y, a warp for each.
 extern "C" __global__ void attention_products_f32(spark::AttentionArgs args, const float* dy,
                                                   float* products) {
-  const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, head = at / args.shape.queries;
+  using spark::kWarp;
+  constexpr int kAhead = 4;  // elements of each whose loads are under way
+  const int64_t at = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp, head = at / args.shape.queries;
   if (head >= args.shape.batch * args.shape.heads) return;
   const int64_t offset = head / args.shape.heads * args.y_strides.batch +
                          head % args.shape.heads * args.y_strides.head +
                          at % args.shape.queries * args.y_strides.step;
-  const auto* y = static_cast<const float*>(args.y);
+  const float *left = dy + offset, *right = static_cast<const float*>(args.y) + offset;
   float sum = 0;
-  for (int64_t e = 0; e < args.shape.value_depth; ++e) sum = fmaf(dy[offset + e], y[offset + e], sum);
-  products[at] = sum;
+  for (int64_t first = threadIdx.x % kWarp; first < args.shape.value_depth; first += kAhead * kWarp) {
+    float a[kAhead], b[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const bool inside = first + i * kWarp < args.shape.value_depth;
+      a[i] = inside ? left[first + i * kWarp] : 0;
+      b[i] = inside ? right[first + i * kWarp] : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) sum = fmaf(a[i], b[i], sum);
+  }
+  for (int lane = kWarp / 2; lane > 0; lane /= 2) sum += __shfl_xor_sync(0xFFFFFFFF, sum, lane);
+  if (threadIdx.x % kWarp == 0) products[at] = sum;
 }
 
 // dq: a tile of queries meets the keys that causality lets any of them see.

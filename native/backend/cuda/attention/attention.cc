@@ -16,6 +16,7 @@ namespace {
 
 using attention_block::kRows;
 using attention_block::kThreads;
+constexpr int kWarp = 32;
 
 // Tiles of the queries that meet one head of keys.
 int64_t query_tiles(const AttentionShape& shape, int rows) {
@@ -100,7 +101,7 @@ void attention_backward(const AttentionBackwardArgs& args) {
   const AttentionShape& shape = args.forward.shape;
   const int64_t rows = shape.batch * shape.heads * shape.queries, heads = shape.batch * shape.kv_heads;
   const Scratch products(rows * sizeof(float));
-  launch("attention", "attention_products_f32", Grid{ceil_div(rows, kThreads)}, Threads{kThreads}, 0,
+  launch("attention", "attention_products_f32", Grid{ceil_div(rows, kThreads / kWarp)}, Threads{kThreads}, 0,
          args.forward, args.dy, products.as<float>());
   if (on_tensor_cores(args.forward, attention_mma_block::kMaxGradientDepth)) {
     backward_on_tensor_cores(args, products.as<const float>());

@@ -1,4 +1,4 @@
-// compact.js: pointwise convolutions and full kernels of small images whose channels come last, beside those of planes.
+// compact.js: pointwise convolutions of small images whose channels come last, beside those of planes.
 import assert from 'node:assert'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
@@ -6,18 +6,15 @@ import { uniform } from '../random.js'
 /** @import { Kernels, Weight } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 
-/** Batch, channels, filters, sides of the image and of the kernel: of the last stages of nets for phones, then of an Inception. */
+/** Batch, channels, filters and sides of the image: of the last stages of nets for phones. */
 const layers = [
-  [1, 960, 160, 3, 5, 1],
-  [1, 160, 960, 3, 5, 1],
-  [1, 320, 1280, 3, 5, 1],
-  [1, 672, 112, 4, 8, 1],
-  [1, 576, 96, 6, 10, 1],
-  [1, 960, 160, 7, 7, 1],
-  [8, 960, 160, 7, 7, 1],
-  [1, 192, 320, 7, 7, 3],
-  [1, 160, 224, 7, 7, 3],
-  [8, 192, 320, 7, 7, 3],
+  [1, 960, 160, 3, 5],
+  [1, 160, 960, 3, 5],
+  [1, 320, 1280, 3, 5],
+  [1, 672, 112, 4, 8],
+  [1, 576, 96, 6, 10],
+  [1, 960, 160, 7, 7],
+  [8, 960, 160, 7, 7],
 ]
 
 /** So many weights in turn, as in a net: those of one layer would stay in the caches. */
@@ -26,15 +23,15 @@ const turns = 16
 /** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
 export async function* compact(kernels) {
   if (!kernels.supports('pointwiseDepthwise')) return
-  for (const [batch = 0, channels = 0, filters = 0, height = 0, width = 0, side = 0] of layers) {
+  for (const [batch = 0, channels = 0, filters = 0, height = 0, width = 0] of layers) {
     const operands = new Operands(kernels)
-    const [positions, cols] = [height * width, channels * side * side]
+    const positions = height * width
     /** @type {Weight[]} */
     const weights = []
     for (let i = 0; i < turns; i++) {
-      const data = await operands.put(uniform(filters * cols, i + 1))
-      const packed = await operands.put(new Float32Array(Math.ceil(filters / 32) * 32 * cols))
-      const weight = { format: /** @type {const} */ ('f32'), rows: filters, cols, data }
+      const data = await operands.put(uniform(filters * channels, i + 1))
+      const packed = await operands.put(new Float32Array(Math.ceil(filters / 32) * 32 * channels))
+      const weight = { format: /** @type {const} */ ('f32'), rows: filters, cols: channels, data }
       await kernels.run('packWeight', { weight, data: packed })
       weights.push({ ...weight, data: packed, layout: /** @type {const} */ ('panels') })
     }
@@ -51,22 +48,20 @@ export async function* compact(kernels) {
     const [x, xLast] = [await operands.put(planes), await operands.put(last)]
     const y = await operands.put(new Float32Array(batch * filters * positions))
     const yLast = await operands.put(new Float32Array(y.length))
-    const [image, kernel, ones, pads] = [
+    const [image, ones] = [
       [height, width],
-      [side, side],
       [1, 1],
-      [(side - 1) / 2, (side - 1) / 2],
     ]
     const args = {
       ...{
         batch,
         groups: 1,
         image,
-        kernel,
+        kernel: ones,
         out: image,
         strides: ones,
         dilations: ones,
-        padsBegin: pads,
+        padsBegin: [0, 0],
       },
       ...{ bias, activation: /** @type {const} */ ('relu6') },
     }
@@ -79,9 +74,9 @@ export async function* compact(kernels) {
     }
     yield {
       name: 'compact conv',
-      shape: `${batch}x${channels}x${height}x${width} ${filters}x${side}`,
+      shape: `${batch}x${channels}x${height}x${width} ${filters}x1`,
       dtype: 'f32',
-      flops: 2 * turns * y.length * cols,
+      flops: 2 * turns * y.length * channels,
       run,
       check: async () => {
         await run()

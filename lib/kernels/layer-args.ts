@@ -31,6 +31,11 @@ export interface PoolArgs extends Windows {
   y: ElementArray
   /** Output, [planes, out]: index in x of the first max; absent: not computed. */
   indices?: BigInt64Array | undefined
+  /**
+   * Channels of images whose channels come last where they have at most 64 positions: x is then [N, image, channels] and y [N, out,
+   * channels]. In f32, without indices. Absent: planes.
+   */
+  compactChannels?: number | undefined
 }
 
 /** The gradient of {@link PoolArgs}; see `PoolBackwardArgs` in native/backend/layer_args.h. */

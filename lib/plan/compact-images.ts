@@ -1,5 +1,5 @@
-// compact-images.ts: a layout for each chain of convolutions. Where convolutions, concatenations of channels, elementwise operations
-// between them and means alone write and read an image, it is compact, with its channels last, if it has few positions:
+// compact-images.ts: a layout for each chain of convolutions. Where convolutions, poolings, concatenations of channels, elementwise
+// operations between them and means alone write and read an image, it is compact, with its channels last, if it has few positions:
 // those of a plane would fill vectors badly.
 
 import type { Paced } from '../core/paced.js'

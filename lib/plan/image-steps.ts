@@ -1,8 +1,8 @@
-// image-steps.ts: the images that a step reads and writes, and the step where they are compact: convolutions, copies of images into
-// one of more channels, elementwise operations, also with a number for each channel, and reductions of whole images.
+// image-steps.ts: the images that a step reads and writes, and the step where they are compact: convolutions, poolings, copies of
+// images into one of more channels, elementwise operations, also with a number for each channel, and reductions of whole images.
 
 import { contiguousStrides, numel } from '../core/shape.js'
-import { derive, floorDivide, multiply, type Size } from '../core/size.js'
+import { derive, floorDivide, multiply, type Size, sameSize } from '../core/size.js'
 import { fewPositions, isCompactDepthwise, isPointwise, takesCompact } from '../kernels/compact.js'
 import type { Buffer, Operand, Step } from './program.js'
 
@@ -35,6 +35,8 @@ export function imageStepOf(step: Step, known: KnownImages): ImageStep | undefin
     case 'conv':
     case 'pointwiseDepthwise':
       return convolution(step)
+    case 'pool':
+      return pooling(step, known)
     case 'copyStrided':
       return concatenation(step, known)
     case 'unary':
@@ -84,6 +86,34 @@ function convolution(step: StepOf<'conv' | 'pointwiseDepthwise'>): ImageStep | u
 /** C, of a weight [O, C/G · taps]. */
 const channelsOf = ({ groups, kernel, weight: { cols } }: StepOf<'conv'>['args']): Size =>
   multiply(floorDivide(cols, numel(kernel)), groups)
+
+/** Sides of windows up to which their columns are gone through first whatever the image is. */
+const fewTaps = 8
+
+/** Poolings whose results have few positions whenever their images do. */
+function pooling(step: StepOf<'pool'>, known: KnownImages): ImageStep | undefined {
+  const { args } = step
+  const { dtype, planes, image, kernel, dilations, out, indices, x, y } = args
+  const images = known.get(x.buffer)
+  if (!images || dtype !== 'f32' || indices) return undefined
+  const { batch, channels, positions } = images
+  const after = numel(out)
+  const isOfThem = sameSize(planes, multiply(batch, channels)) && sameSize(numel(image), positions)
+  const isUsual = kernel.every((size, axis) => (size as number) <= fewTaps && dilations[axis] === 1)
+  const isKept =
+    sameSize(after, positions) ||
+    [after, positions].every(size => typeof size === 'number' && size <= fewPositions)
+  if (!isOfThem || !isUsual || !isKept) return undefined
+  return {
+    images: new Map([
+      [x, images],
+      [y, { batch, channels, positions: after }],
+    ]),
+    alike: [x, y],
+    withCompact: isCompact =>
+      isCompact(x.buffer) ? { ...step, args: { ...args, compactChannels: channels } } : step,
+  }
+}
 
 /** Whole images that become some of the channels of others; of sizes that are known: copies of planes may not be made at all. */
 function concatenation(step: StepOf<'copyStrided'>, known: KnownImages): ImageStep | undefined {

@@ -32,6 +32,10 @@ const depthwise = (strides = 1): Layer => ({
 
 const pad = { pads: ints([1, 1, 1, 1]) }
 const full: Layer = { kernel: 3, attributes: pad }
+const pool = (op: 'MaxPool' | 'AveragePool', strides = 1): Layer => ({
+  op,
+  attributes: { ...pad, kernel_shape: ints([3, 3]), strides: ints([strides, strides]) },
+})
 /** A pointwise convolution of two branches. */
 const joined: Layer = { op: 'Join' }
 
@@ -144,6 +148,23 @@ t.test('the layout of a chain', t => {
   t.end()
 })
 
+t.test('the layout around pools', t => {
+  for (const op of ['MaxPool', 'AveragePool'] as const) {
+    t.equal(layoutsOf({ layers: [pointwise, pool(op), full] }), 'pc cp', op)
+    t.equal(layoutsOf({ layers: [pointwise, pool(op, 2), full] }), 'pc cp', 'every second window')
+    t.equal(
+      layoutsOf({ layers: [pointwise, pool(op, 2), full], image: [13, 5] }),
+      'pp pp',
+      'of many positions',
+    )
+    t.equal(layoutsOf({ layers: [pointwise, pool(op), full], outputs: [1] }), 'pp pp', 'an output')
+  }
+  const wide = { kernel_shape: ints([9, 1]), pads: ints([4, 0, 4, 0]) }
+  const layers = [pointwise, { op: 'MaxPool', attributes: wide }, full]
+  t.equal(layoutsOf({ layers }), 'pp pp', 'windows of many taps')
+  t.end()
+})
+
 t.test('the layout around concatenations', t => {
   for (const batch of [1, 2]) {
     t.equal(layoutsOf({ layers: [full, joined, full], batch }), 'pc cc cp', 'channels')
@@ -189,9 +210,10 @@ t.test('the layout around numbers for each channel', t => {
   t.end()
 })
 
-t.test('the values of concatenations and full kernels', async t => {
+t.test('the values of poolings, concatenations and full kernels', async t => {
   const kernels = await openKernels({ backend: 'cpu' })
-  const layers = [full, joined, pointwise, joined, depthwise(2), full, joined, { op: 'Abs' }]
+  const pools = [pool('MaxPool'), pool('AveragePool')]
+  const layers = [full, joined, ...pools, depthwise(2), full, joined, { op: 'Abs' }]
   const names = layers.map((_, i) => i).slice(0, -1)
   for (const batch of [1, 3]) {
     for (const image of [
@@ -214,7 +236,7 @@ t.test('the values of a plan, for all sizes', async t => {
   const layers = [
     pointwise,
     depthwise(2),
-    pointwise,
+    pool('AveragePool'),
     depthwise(),
     joined,
     full,

@@ -2,9 +2,11 @@
 import { expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
+import { fewPositions } from '../compact.js'
 import type { KernelArgs, Windows } from '../kernels.js'
 import { poolFns } from '../layer-args.js'
-import { pairsOf } from './conv.js'
+import { pairsOf, transposedImages } from './conv.js'
+import { expectFits } from './operands.js'
 import { elements, type KernelRows, optional } from './row.js'
 import { expectWindow } from './windows.js'
 
@@ -34,8 +36,18 @@ function* forEachTap(windows: Windows, body: (x: number, y: number, q: number) =
 
 /** y = the largest element or the mean of each window */
 function* pool(args: KernelArgs['pool']): Paced<void> {
-  const { fn, countPad, out, indices } = args
+  const { planes, image, out, compactChannels: channels } = args
   const [x, y] = [args.x as Float32Array, args.y as Float32Array]
+  if (!channels || numel(image) > fewPositions) return yield* poolPlanes({ ...args, x, y })
+  const batch = planes / channels
+  const ofPlanes = new Float32Array(y.length)
+  yield* poolPlanes({ ...args, x: transposedImages(x, batch, numel(image), channels), y: ofPlanes })
+  y.set(transposedImages(ofPlanes, batch, channels, numel(out)))
+}
+
+/** The same, of images as planes. */
+function* poolPlanes(args: KernelArgs['pool'] & { x: Float32Array; y: Float32Array }): Paced<void> {
+  const { fn, countPad, out, indices, x, y } = args
   if (fn === 'max') {
     const min = args.dtype === 'u8' ? 0 : args.dtype === 'i8' ? -128 : Number.NEGATIVE_INFINITY
     for (const [window, at] of (yield* firstLargest(args, x)).entries()) {
@@ -92,7 +104,14 @@ export const poolRows: KernelRows<'pool' | 'poolBackward'> = {
   pool: {
     kernel: pool,
     sizes: ['planes'],
-    check: expectPool,
+    check(args) {
+      expectPool(args)
+      const { dtype, indices, planes, compactChannels: channels } = args
+      const fits =
+        channels !== undefined && channels > 0 && planes % channels === 0 && dtype === 'f32' && !indices
+      const message = 'compactChannels needs planes of whole images, in f32 and without indices'
+      expectFits(channels === undefined || fits, message)
+    },
     operands(args) {
       const [image, out] = sizesOf(args)
       return {

@@ -32,6 +32,19 @@ int64_t elements_of(const Windows& windows, const int64_t (&sizes)[3]) {
   return elements(windows.planes, sizes[0], sizes[1], sizes[2]);
 }
 
+// Channels of compact images: 0 where images are planes, because they have many positions or always.
+int64_t compact_channels(Arguments& in, const PoolArgs& args) {
+  if (!in.has("compactChannels")) return 0;
+  if (in.placed()) throw Error("ERR_UNSUPPORTED", "compactChannels is for the CPU. Leave it out");
+  const int64_t channels = in.size("compactChannels");
+  const Windows& windows = args.windows;
+  const bool images = channels > 0 && windows.planes % channels == 0;
+  if (!images || args.dtype != DType::kF32 || in.has("indices")) {
+    throw Error("ERR_SHAPE", "compactChannels needs planes of whole images, in f32 and without indices");
+  }
+  return windows.image[0] * windows.image[1] * windows.image[2] <= kFewPositions ? channels : 0;
+}
+
 }  // namespace
 
 PoolArgs read_pool(Arguments& in) {
@@ -44,6 +57,7 @@ PoolArgs read_pool(Arguments& in) {
   const int64_t results = elements_of(args.windows, args.windows.out);
   args.y = in.output("y", args.dtype, results);
   args.indices = in.optional_output<int64_t>("indices", results);
+  args.channels = compact_channels(in, args);
   return args;
 }
 

@@ -302,6 +302,7 @@ void pack_panel(const Operand& from, const Block& block, float* to) {
 #include "backend/cpu/dora/low_rank_body.h"
 #include "backend/cpu/gemm/gemm_multiply.h"
 #include "backend/cpu/ops/pool_body.h"
+#include "backend/cpu/ops/pool_compact_body.h"
 
 constexpr GemmKernels kGemmKernels = {
     .pack_rows = pack_rows,
@@ -325,4 +326,5 @@ constexpr ConvKernels kConvKernels = {
     .dots = dots,
 };
 
-constexpr PoolKernels kPoolKernels = {.max_windows = max_windows, .mean_windows = mean_windows};
+constexpr PoolKernels kPoolKernels = {
+    .max_windows = max_windows, .mean_windows = mean_windows, .max_line = max_line, .mean_line = mean_line};

@@ -103,16 +103,27 @@ void largest_lines(const PoolArgs& args) {
   });
 }
 
+// The taps that means count, along each axis.
+class Counts {
+ public:
+  explicit Counts(const PoolArgs& args) {
+    for (int axis = 0; axis < 3; ++axis) {
+      for (int64_t q = 0; q < args.windows.out[axis]; ++q) {
+        counts_[axis].push_back(static_cast<double>(counted_taps(args.windows, args.count_pad, axis, q)));
+      }
+      counts_[axis].resize(counts_[axis].size() + kPoolMargin, 1);
+    }
+  }
+
+  CountedTaps taps() const { return {{counts_[0].data(), counts_[1].data(), counts_[2].data()}}; }
+
+ private:
+  std::vector<double> counts_[3];
+};
+
 void mean_lines(const PoolArgs& args) {
   const Windows& windows = args.windows;
-  std::vector<double> counts[3];
-  for (int axis = 0; axis < 3; ++axis) {
-    for (int64_t q = 0; q < windows.out[axis]; ++q) {
-      counts[axis].push_back(static_cast<double>(counted_taps(windows, args.count_pad, axis, q)));
-    }
-    counts[axis].resize(counts[axis].size() + kPoolMargin, 1);
-  }
-  const CountedTaps taps = {{counts[0].data(), counts[1].data(), counts[2].data()}};
+  const Counts counts(args);
   const int64_t image = windows.image[0] * windows.image[1] * windows.image[2];
   const int64_t out = windows.out[0] * windows.out[1] * windows.out[2];
   const int64_t planes = grain_for(image + out, 1 << 14);
@@ -122,9 +133,37 @@ void mean_lines(const PoolArgs& args) {
   parallel_tasks(tasks, 2 * doubles, [&](int64_t task, float* workspace) {
     const int64_t first = task * planes;
     auto* columns = reinterpret_cast<double*>(workspace);
-    kernels().pool.mean_windows(windows, taps, std::min(planes, windows.planes - first),
+    kernels().pool.mean_windows(windows, counts.taps(), std::min(planes, windows.planes - first),
                                 static_cast<const float*>(args.x) + first * image, columns,
                                 static_cast<float*>(args.y) + first * out);
+  });
+}
+
+// Images whose channels come last.
+void compact_lines(const PoolArgs& args) {
+  const Windows& windows = args.windows;
+  const auto& [planes, image, kernel, out, stride, dilation, pad, pad_end] = windows;
+  const int64_t channels = args.channels, lines = out[0] * out[1];
+  const int64_t blocks = (channels + kPoolChannels - 1) / kPoolChannels;
+  const int64_t all = planes / channels * lines * blocks;  // each a block of channels of a line
+  const int64_t terms = (kernel[0] * kernel[1] * image[2] + kernel[2] * out[2]) * kPoolChannels;
+  const int64_t together = grain_for(terms, 1 << 16);
+  const bool max = args.fn == PoolFn::kMax;
+  const Counts counts(args);
+  const auto pool_line = [&](int64_t at, float* columns) {
+    const int64_t n = at / blocks / lines, line = at / blocks % lines, first = at % blocks * kPoolChannels;
+    const int64_t count = std::min(kPoolChannels, channels - first);
+    const float* x =
+        static_cast<const float*>(args.x) + n * image[0] * image[1] * image[2] * channels + first;
+    float* y = static_cast<float*>(args.y) + (n * lines + line) * out[2] * channels + first;
+    const CompactLine of = {channels, count, line / out[1], line % out[1], x, y};
+    if (max) return kernels().pool.max_line(windows, of, columns);
+    kernels().pool.mean_line(windows, of, counts.taps(), reinterpret_cast<double*>(columns));
+  };
+  const int64_t tasks = (all + together - 1) / together;
+  parallel_tasks(tasks, image[2] * kPoolChannels * (max ? 1 : 2), [&](int64_t task, float* columns) {
+    const int64_t end = std::min(all, (task + 1) * together);
+    for (int64_t at = task * together; at < end; ++at) pool_line(at, columns);
   });
 }
 
@@ -134,6 +173,7 @@ void pool(const PoolArgs& args) {
   const bool bytes = args.dtype == DType::kU8 || args.dtype == DType::kI8;
   if (bytes && args.fn == PoolFn::kMax && !args.indices) return largest_bytes(args);
   expect_f32(args.dtype);
+  if (args.channels > 0) return compact_lines(args);
   if (args.fn == PoolFn::kAverage) return mean_lines(args);
   if (!args.indices && covers_lines(args.windows)) return largest_lines(args);
   const int64_t* out_size = args.windows.out;

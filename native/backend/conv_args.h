@@ -78,6 +78,9 @@ struct ConvArgs {
   // is not.
   const uint16_t* x_last;
   uint16_t* y_last;
+  // Whether channels_last is the weight of a convolution that takes_tiles(), transformed, with channels and
+  // filters in multiples of kTileUnit.
+  bool in_tiles;
 };
 
 // Channels of a group in 16 bits are padded to a multiple of this, 16 bytes.
@@ -88,6 +91,18 @@ inline int64_t channels_last_channels(const ConvShape& shape) {
 inline int64_t channels_last_depth(const ConvShape& shape) {
   const int64_t depth = shape.kernel[0] * shape.kernel[1] * shape.kernel[2] * channels_last_channels(shape);
   return (depth + kDepthUnit - 1) / kDepthUnit * kDepthUnit;
+}
+
+// Whether a convolution on CUDA can be computed in tiles of 2 x 2 outputs, by Winograd's F(2 x 2, 3 x 3). Its
+// weight is U = G g Gᵀ of each filter and channel, of 4 x 4 numbers, with the rows of G 1 0 0, ½ ½ ½, ½ -½ ½
+// and 0 0 1, as [C/16, 16 numbers, O/2, 4 fours of channels, 2 filters, 4 channels].
+constexpr int64_t kTileUnit = 16;  // of channels and filters
+inline bool takes_tiles(const ConvShape& shape) {
+  bool fits = shape.groups == 1 && shape.image[0] == 1 && shape.out[0] == 1 && shape.pad[0] == 0;
+  for (int axis = 0; axis < 3; ++axis) {
+    fits &= shape.kernel[axis] == (axis == 0 ? 1 : 3) && shape.stride[axis] == 1 && shape.dilation[axis] == 1;
+  }
+  return fits;
 }
 
 inline bool takes_compact(const ConvShape& shape, bool has_residual) {

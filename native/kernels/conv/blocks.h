@@ -21,6 +21,13 @@ namespace conv_image_block {
 constexpr int kPixels = 64, kChannels = 32, kThreads = 256;
 }
 
+// conv_winograd.cu: tiles of 2 x 2 outputs, filters, and channels that are summed at a time.
+namespace conv_winograd_block {
+constexpr int kTilesAcross = 8, kTilesDown = 4, kTiles = kTilesAcross * kTilesDown;
+constexpr int kWidth = 2 * kTilesAcross, kHeight = 2 * kTilesDown, kPositions = kWidth * kHeight;
+constexpr int kFilters = 64, kChannels = 16, kThreads = 256;
+}  // namespace conv_winograd_block
+
 // conv_pack.cu
 namespace conv_pack_block {
 constexpr int kThreads = 256;

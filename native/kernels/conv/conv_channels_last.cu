@@ -4,7 +4,7 @@
 // all taps, or as the convolution in front of it has stored it. K rises in steps of 16 in tiles of both
 // sizes. Reference: native/backend/cpu/conv/conv_passes.cc
 #include "kernels/conv/blocks.h"
-#include "kernels/conv/conv.cuh"
+#include "kernels/conv/image_store.cuh"
 #include "kernels/gemm/tiles.cuh"
 
 namespace spark {
@@ -113,13 +113,8 @@ __device__ void store_image(const ForwardPass& pass, uint16_t* image, int64_t ro
   for (int i = threadIdx.x; i < kWarpRows<kTile> / 8 * kTile; i += kThreads<kTile>) {
     const int line = i / (2 * kTile) * 16 + i % 2 * 8, column = i / 2 % kTile;
     if (row + line >= pass.filters || col + column >= pass.cols()) continue;
-    const float* from = half + line * kPitch<kTile> + column;
-    Eight eight;
-    for (int j = 0; j < 4; ++j) {
-      eight.pairs[j] = round_pair<Number>(from[2 * j * kPitch<kTile>], from[(2 * j + 1) * kPitch<kTile>]);
-    }
     const int64_t to = (col + column) * filters + int64_t{pass.group} * pass.filters + row + line;
-    *reinterpret_cast<Eight*>(image + to) = eight;
+    store_eight<Number>(image + to, half + line * kPitch<kTile> + column, kPitch<kTile>);
   }
 }
 

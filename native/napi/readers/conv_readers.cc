@@ -14,26 +14,31 @@ int64_t image_elements(const ConvShape& shape, int64_t channels, const int64_t (
 const float* winograd_filters(Arguments& in, const ConvShape& shape) {
   const float* winograd =
       in.optional_input<float>("winograd", winograd_elements(shape.filters, shape.channels));
-  bool fits = shape.groups == 1;
-  for (int axis = 0; axis < 3; ++axis) {
-    fits &= shape.kernel[axis] == (axis == 0 ? 1 : 3) && shape.stride[axis] == 1 && shape.dilation[axis] == 1;
-  }
-  fits &= shape.image[0] == 1 && shape.out[0] == 1 && shape.pad[0] == 0;
-  if (winograd && !fits) {
+  if (winograd && !takes_tiles(shape)) {
     throw Error("ERR_SHAPE",
                 "winograd needs a kernel of 3 x 3 along two axes and strides, dilations and groups of 1");
   }
   return winograd;
 }
 
-// A weight channels last, which only CUDA multiplies.
-const uint16_t* channels_last_filters(Arguments& in, const ConvArgs& args) {
+// A weight channels last, or transformed, which only CUDA multiplies.
+const uint16_t* channels_last_filters(Arguments& in, ConvArgs& args) {
+  const ConvShape& shape = args.shape;
+  args.in_tiles = in.flag("inTiles");
+  if (args.in_tiles && (!in.has("channelsLast") || !takes_tiles(shape) || shape.filters % kTileUnit != 0 ||
+                        shape.channels % kTileUnit != 0 || shape.channels == 0)) {
+    throw Error("ERR_SHAPE", message("inTiles is for channelsLast of a kernel of 3 x 3 along two axes with strides, "
+                                     "dilations and groups of 1, and of ",
+                                     kTileUnit, " · n channels and filters"));
+  }
   if (!in.has("channelsLast")) return nullptr;
   if (!in.placed()) throw Error("ERR_UNSUPPORTED", "channelsLast is for CUDA. Leave it out");
   if (args.compute == Compute::kF32) {
     throw Error("ERR_ARGUMENT", "channelsLast is for a compute of bf16 or f16");
   }
-  return in.input<uint16_t>("channelsLast", elements(args.shape.filters, channels_last_depth(args.shape)));
+  const int64_t count =
+      args.in_tiles ? elements(shape.filters, shape.channels, 16) : elements(shape.filters, channels_last_depth(shape));
+  return in.input<uint16_t>("channelsLast", count);
 }
 
 // Refuses images channels last that are in other numbers than products, or whose groups begin anywhere.

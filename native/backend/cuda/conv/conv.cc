@@ -155,6 +155,15 @@ void pack_image(const char* number, const ConvPassArgs& args, uint16_t* out) {
          Threads{conv_image_block::kThreads}, 0, pack);
 }
 
+void launch_tiles(const char* number, const ConvChannelsLastArgs& args) {
+  namespace block = conv_winograd_block;
+  const ConvShape& shape = args.pass.shape;
+  launch("conv_winograd", message("conv_winograd_", number),
+         Grid{shape.batch * ceil_div(shape.out[1], block::kHeight) * ceil_div(shape.out[2], block::kWidth) *
+              ceil_div(shape.filters, block::kFilters)},
+         Threads{block::kThreads}, 0, args);
+}
+
 void launch_channels_last(const ConvArgs& conv, const Pass& pass, const ConvPassArgs& args) {
   if (pass.lines == 0 || pass.cols == 0) return;
   const ConvShape& shape = args.shape;
@@ -168,11 +177,13 @@ void launch_channels_last(const ConvArgs& conv, const Pass& pass, const ConvPass
     pack_image(number, args, packed->as<uint16_t>());
     image = packed->as<uint16_t>();
   }
+  const ConvChannelsLastArgs last{args, static_cast<int32_t>(channels), image, conv.channels_last,
+                                  conv.y_last};
+  if (conv.in_tiles) return launch_tiles(number, last);
   const bool large = takes_large_tiles(pass, shape.groups);
   const int tile = large ? kLargeTile : kSmallTile;
   launch("conv_channels_last", message("conv_channels_last_", number, large ? "_128" : "_64"),
-         Grid{tiles_of(pass, shape.groups, tile)}, Threads{conv_mma_block::threads(tile)}, 0,
-         ConvChannelsLastArgs{args, static_cast<int32_t>(channels), image, conv.channels_last, conv.y_last});
+         Grid{tiles_of(pass, shape.groups, tile)}, Threads{conv_mma_block::threads(tile)}, 0, last);
 }
 
 void add_spans(const float* parts, int64_t spans, int64_t count, bool add, float* out) {

@@ -29,13 +29,18 @@ __device__ int patch_slot(int row, int column) {
   return row * kPatchWidth + column % 2 * (kPatchWidth / 2) + column / 2;
 }
 
+template <typename T>
+struct alignas(8) Two {
+  T at[2];
+};
+
 struct Main {
   alignas(16) uint32_t patch[2][kPatchHeight * kPatchWidth][kPairs];
   alignas(16) uint32_t tiles[2][kSpots][kTiles][kPairs];  // transformed
 };
 // Sixteen filters: their sums, and what these come to.
 struct Finish {
-  float sums[kSpots][16][kTiles];
+  alignas(16) float sums[kSpots][16][kTiles];
   float outputs[16][kPositions + 4];
 };
 union Shared {
@@ -105,8 +110,8 @@ __device__ void transform_patch(const uint32_t (&patch)[kPatchHeight * kPatchWid
 #pragma unroll
   for (int i = 0; i < kSpots; ++i) {
     const uint32_t two = patch[patch_slot(row + i / 4, column + i % 4)][pair];
-    d[0][i % 4][i / 4] = Number::decode(two & 0xFFFF);
-    d[1][i % 4][i / 4] = Number::decode(two >> 16);
+    d[0][i % 4][i / 4] = Number::widen(two & 0xFFFF);
+    d[1][i % 4][i / 4] = Number::widen(two >> 16);
   }
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
@@ -159,17 +164,17 @@ __device__ void multiply(const uint32_t (&tiles)[kSpots][kTiles][kPairs], Weight
   for (int m = 0; m < kRowBlocks; ++m) weights.from[m] += more ? weights.step : 0;
 #pragma unroll
   for (int own = 0; own < kOwn; ++own) {
-    uint2 b[kColBlocks];
+    Two<uint32_t> b[kColBlocks];
 #pragma unroll
     for (int n = 0; n < kColBlocks; ++n) {
-      b[n] = *reinterpret_cast<const uint2*>(&tiles[first + own][n * 8 + lane / 4][lane % 4 * 2]);
+      b[n] = *reinterpret_cast<const Two<uint32_t>*>(&tiles[first + own][n * 8 + lane / 4][lane % 4 * 2]);
     }
 #pragma unroll
     for (int m = 0; m < kRowBlocks; ++m) {
       const Eight& eight = weights.at[own][m];
       const uint32_t a[4] = {eight.pairs[0], eight.pairs[2], eight.pairs[1], eight.pairs[3]};
 #pragma unroll
-      for (int n = 0; n < kColBlocks; ++n) mma_16x8x16<Number>(sums[own][m][n], a, b[n].x, b[n].y);
+      for (int n = 0; n < kColBlocks; ++n) mma_16x8x16<Number>(sums[own][m][n], a, b[n].at[0], b[n].at[1]);
       weights.load(own, m);
     }
   }
@@ -268,7 +273,7 @@ __device__ void convolve(const ConvChannelsLastArgs& args) {
       const int own = i / 2 / kColBlocks, n = i / 2 % kColBlocks, filter = lane / 4 * 2 + i % 2;
       const auto& four = sums[own][m][n];
       float* to = &shared.finish.sums[first + own][filter][sum_slot(filter, n * 8 + lane % 4 * 2)];
-      *reinterpret_cast<float2*>(to) = {four[i % 2 * 2], four[i % 2 * 2 + 1]};
+      *reinterpret_cast<Two<float>*>(to) = {four[i % 2 * 2], four[i % 2 * 2 + 1]};
     }
     __syncthreads();
     finish_tiles(shared.finish);

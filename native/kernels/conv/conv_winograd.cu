@@ -15,12 +15,12 @@ namespace spark {
 namespace {
 
 using namespace conv_winograd_block;
-constexpr int kWarps = kThreads / 32, kSpots = 16;            // of a tile of 4 x 4
-constexpr int kOwn = kSpots / kWarps;                         // spots of a warp
+constexpr int kWarps = kThreads / 32, kSpots = 16;  // of a tile of 4 x 4
+constexpr int kOwn = kSpots / kWarps;               // spots of a warp
 constexpr int kRowBlocks = kFilters / 16, kColBlocks = kTiles / 8;
 constexpr int kPatchWidth = kWidth + 2, kPatchHeight = kHeight + 2;
 constexpr int kPairs = kChannels / 2;
-constexpr int kCopies = kPatchHeight * kPatchWidth * 2;       // of 16 bytes
+constexpr int kCopies = kPatchHeight * kPatchWidth * 2;  // of 16 bytes
 constexpr int kLoads = (kCopies + kThreads - 1) / kThreads;
 static_assert(kTiles * kPairs == kThreads && kChannels == 16 && kOwn == 2);
 
@@ -285,10 +285,10 @@ __device__ void convolve(const ConvChannelsLastArgs& args) {
 }  // namespace
 }  // namespace spark
 
-#define SPARK_DEFINE(number, Number)                                                   \
+#define SPARK_DEFINE(number, Number)                                                    \
   extern "C" __global__ void __launch_bounds__(spark::conv_winograd_block::kThreads, 1) \
-      conv_winograd_##number(spark::ConvChannelsLastArgs args) {                       \
-    spark::convolve<spark::Number>(args);                                              \
+      conv_winograd_##number(spark::ConvChannelsLastArgs args) {                        \
+    spark::convolve<spark::Number>(args);                                               \
   }
 SPARK_DEFINE(bf16, BF16)
 SPARK_DEFINE(f16, F16)

@@ -1,4 +1,5 @@
-// image_store.cuh: stores of images in 16 bits with their channels last, from lines of filters in shared memory.
+// image_store.cuh: stores of images in 16 bits with their channels last, from lines of filters in shared
+// memory.
 #pragma once
 
 #include "kernels/conv/conv.cuh"

@@ -27,17 +27,18 @@ const uint16_t* channels_last_filters(Arguments& in, ConvArgs& args) {
   args.in_tiles = in.flag("inTiles");
   if (args.in_tiles && (!in.has("channelsLast") || !takes_tiles(shape) || shape.filters % kTileUnit != 0 ||
                         shape.channels % kTileUnit != 0 || shape.channels == 0)) {
-    throw Error("ERR_SHAPE", message("inTiles is for channelsLast of a kernel of 3 x 3 along two axes with strides, "
-                                     "dilations and groups of 1, and of ",
-                                     kTileUnit, " · n channels and filters"));
+    throw Error("ERR_SHAPE",
+                message("inTiles is for channelsLast of a kernel of 3 x 3 along two axes with strides, "
+                        "dilations and groups of 1, and of ",
+                        kTileUnit, " · n channels and filters"));
   }
   if (!in.has("channelsLast")) return nullptr;
   if (!in.placed()) throw Error("ERR_UNSUPPORTED", "channelsLast is for CUDA. Leave it out");
   if (args.compute == Compute::kF32) {
     throw Error("ERR_ARGUMENT", "channelsLast is for a compute of bf16 or f16");
   }
-  const int64_t count =
-      args.in_tiles ? elements(shape.filters, shape.channels, 16) : elements(shape.filters, channels_last_depth(shape));
+  const int64_t count = args.in_tiles ? elements(shape.filters, shape.channels, 16)
+                                      : elements(shape.filters, channels_last_depth(shape));
   return in.input<uint16_t>("channelsLast", count);
 }
 

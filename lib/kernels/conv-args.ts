@@ -6,6 +6,9 @@ import type { FloatCompute, Weight } from './weight-args.js'
 /** Channels of a group in 16 bits are padded to a multiple of this, 16 bytes. */
 export const channelUnit = 8
 
+/** Channels and filters of convolutions in tiles of 2 x 2 on CUDA are multiples of this. */
+export const tileUnit = 16
+
 /** Windows that move along one to three axes. */
 export interface WindowShape {
   /** Sizes of the image along its axes. */
@@ -72,6 +75,12 @@ export interface ConvArgs extends ConvShape {
    * 16 bytes: CUDA reads it in the place of the elements of `weight`.
    */
   channelsLast?: Uint16Array | undefined
+  /**
+   * Whether `channelsLast` is the weight transformed for tiles of 2 x 2 outputs, as `takes_tiles()` of native/backend/conv_args.h says: for
+   * kernels of 3 x 3 along two axes with strides, dilations and groups of 1, and multiples of {@link tileUnit} channels and filters.
+   * Rounds otherwise. Default: false.
+   */
+  inTiles?: boolean | undefined
   /**
    * Whether x is compact, [N, image, C], where an image has at most 64 positions: in f32, of a convolution of one group, or a depthwise
    * one of 3 x 3 or 5 x 5 whose steps are 1 or 2. Beside `winograd` with `minTiles` alone. Default: false.

@@ -3,11 +3,11 @@ import { expectInteger, expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
 import { fewPositions, takesCompact } from '../compact.js'
-import { channelUnit } from '../conv-args.js'
+import { channelUnit, tileUnit } from '../conv-args.js'
 import type { ConvArgs, ConvShape, KernelArgs, Weight, WindowShape } from '../kernels.js'
 import type { ActivationDType, Activations } from '../linear-args.js'
 import { activations } from './activations.js'
-import { channelsLastCopy } from './channels-last.js'
+import { channelsLastCopy, tilesCopy } from './channels-last.js'
 import { expectActivationDType, expectFloatCompute } from './compute.js'
 import { floatReader, floatWriter } from './elements.js'
 import { expectFits } from './operands.js'
@@ -191,6 +191,17 @@ function expectChannelsLast(args: ConvArgs): void {
   expectFits(!yChannelsLast || compute !== 'f32', 'yChannelsLast is for a compute of bf16 or f16')
 }
 
+/** Throws where a convolution cannot be in tiles of 2 x 2. */
+function expectTiles({ weight, groups, kernel, strides, dilations, channelsLast, inTiles }: ConvArgs): void {
+  const isPlane = kernel.length === 2 && kernel.every(size => size === 3) && groups === 1
+  const fits = isPlane && [...strides, ...dilations].every(step => step === 1)
+  const whole = [weight.rows, weight.cols / 9].every(size => size > 0 && size % tileUnit === 0)
+  expectFits(
+    !inTiles || (channelsLast !== undefined && fits && whole),
+    `inTiles is for channelsLast of a kernel of 3 x 3 along two axes with strides, dilations and groups of 1, and of ${tileUnit} · n channels and filters`,
+  )
+}
+
 /** Σ x[n, o, q] W[o, c, k] for each n, c and p. */
 function* transposed(args: ConvShape & { weight: Weight }, x: Float32Array): Paced<Float64Array> {
   const { weight, batch } = args
@@ -279,14 +290,17 @@ export const convRows: KernelRows<'conv' | 'convBackward' | 'convTranspose'> = {
         takesCompact(args, args.residual !== undefined)
       expectCompactFits(args, takes)
       expectChannelsLast(args)
+      expectTiles(args)
     },
     operands(args) {
       const { x, y, filters } = convSizes(args, args.weight)
       const { xDtype = 'f32', yDtype = 'f32', yChannelsLast, compute = 'f32' } = args
       const { rows, cols } = args.weight
       const winograd = args.winograd && winogradSize(rows, cols)
-      const laidOut = channelsLastCopy(rows, cols, numel(args.kernel)).count
-      const channelsLast = args.channelsLast && elements('bf16', laidOut)
+      const laidOut = args.inTiles
+        ? tilesCopy(rows, cols / 9)
+        : channelsLastCopy(rows, cols, numel(args.kernel))
+      const channelsLast = args.channelsLast && elements('bf16', laidOut.count)
       return {
         ...{ x: elements(xDtype, x), bias: optional(filters), residual: optional(y), winograd, channelsLast },
         ...{ y: elements(yDtype, y), yChannelsLast: yChannelsLast && elements(compute, y) },

@@ -43,6 +43,7 @@ const families = [
     'conv_mma',
     'conv_pack',
     'conv_channels_last',
+    'conv_winograd',
   ],
   ...['normalization', 'softmax_cross_entropy', 'elementwise', 'move', 'reduction', 'adamw', 'cast'],
 ]

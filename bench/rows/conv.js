@@ -1,12 +1,13 @@
 // conv.js: convolutions of image networks, forward, backward and transposed, beside ONNX Runtime; on a GPU in bf16, too, also with
-// the weight channels last.
+// the weight channels last, from image to image, and in tiles of 2 x 2 outputs.
 import assert from 'node:assert'
 import { decode, encode } from 'dgx-spark'
-import { channelsLastCopy } from '#lib/kernels/js/channels-last.js'
+import { channelsLastCopy, tilesCopy, tileTransform } from '#lib/kernels/js/channels-last.js'
+import { transposedImages } from '#lib/kernels/js/conv.js'
 import { Operands } from '../operands.js'
 import { uniform } from '../random.js'
 
-/** @import { Kernels } from 'dgx-spark/kernels' */
+/** @import { KernelArgs, Kernels } from 'dgx-spark/kernels' */
 /** @import { Case } from '../harness.js' */
 /** @import { Peer } from '../peer.js' */
 
@@ -115,6 +116,35 @@ async function* stepUp(kernels, peer, one) {
 }
 
 /**
+ * Convolutions in bf16 from an image in 16 bits to another, with the weight channels last and, where they fit, in tiles of 2 x 2 outputs.
+ * @param {Operands} operands @param {Kernels} kernels @param {Omit<KernelArgs['conv'], 'x' | 'y'>} shape
+ * @param {{ w: Float32Array, x: Float32Array, y: Float32Array }} floats
+ */
+async function* fromImages(operands, kernels, shape, { w, x, y }) {
+  const { batch, groups, weight, kernel, strides, image } = shape
+  const [channels, taps] = [weight.cols / 9, (kernel[0] ?? 0) ** 2]
+  if (((weight.cols / taps) | (weight.rows / groups)) % 8 !== 0) return
+  const pixels = (image[0] ?? 0) ** 2
+  const planes = x.length / batch / pixels
+  const args = {
+    ...shape,
+    x: await operands.put(encode(transposedImages(x, batch, planes, pixels), 'bf16')),
+    y: await operands.put(new Uint16Array(y.length)),
+    ...{ xDtype: /** @type {const} */ ('bf16'), yDtype: /** @type {const} */ ('bf16') },
+  }
+  yield { name: 'conv image to image', args }
+  if (taps !== 9 || strides[0] !== 1 || groups > 1 || (channels | weight.rows) % 16 !== 0) return
+  const matrix = { format: /** @type {const} */ ('f32'), rows: 16, cols: 9, data: tileTransform() }
+  const { count, copy } = tilesCopy(weight.rows, channels)
+  const numbers = new Float32Array(count)
+  await kernels.run('linear', { weight: matrix, tokens: weight.rows * channels, x: w, y: numbers })
+  const channelsLast = await operands.put(new Uint16Array(count))
+  const src = encode(numbers, 'bf16')
+  await kernels.run('copyStrided', { dtype: 'bf16', ...copy, src, dst: channelsLast })
+  yield { name: 'conv in tiles', args: { ...args, channelsLast, inTiles: true } }
+}
+
+/**
  * The passes of a layer; `dtype` is that of the weight, and what its products are formed of.
  * @param {Kernels} kernels @param {Peer | null} peer @param {Layer} one @param {'f32' | 'bf16'} dtype
  * @returns {AsyncGenerator<Case>}
@@ -182,6 +212,13 @@ async function* passes(kernels, peer, one, dtype) {
     await kernels.run('copyStrided', { dtype, ...copy, src: weight.data, dst: channelsLast })
     const laidOut = () => kernels.run('conv', { ...shape, channelsLast, x, bias, y })
     yield { ...about, ...beside, name: 'conv channels last', run: laidOut }
+    const ofImages = { ...shape, bias, channelsLast }
+    const check = async (/** @type {KernelArgs['conv']} */ args) => {
+      await kernels.run('conv', { ...args, yDtype: 'f32', y })
+      await beside.check()
+    }
+    for await (const { name, args } of fromImages(operands, kernels, ofImages, { w, x, y }))
+      yield { ...about, name, run: () => kernels.run('conv', args), check: () => check(args) }
   }
   const dx = await operands.put(new Float32Array(x.length))
   const dweight = await operands.put(new Float32Array(w.length))

@@ -296,6 +296,12 @@ t.test('operations of networks', async t => {
     launches(`${last} y: ${y}, yDtype: 'f16' })`),
     /yDtype is for channelsLast in the same numbers/,
   )
+  const tiles = (channels: number) =>
+    `run('conv', 'f32', { ${shape}, groups: 1, weight: { format: 'f32', rows: 80, cols: ${channels * 9}, data: f32(0) },
+      compute: 'bf16', channelsLast: new Uint16Array(1280 * ${channels}), inTiles: true, x: f32(144 * ${channels}), y: f32(80 * 144) })`
+  // 2 images, 2 blocks of 9 lines and 2 of 80 filters
+  t.same(await launches(tiles(48)), ['conv_image_bf16 6 256x1', 'conv_winograd_bf16 8 256x1'])
+  await t.rejects(launches(tiles(40)), /of 16 · n channels and filters/)
   const halves = "x: new Uint16Array(2 * 70 * 72), xDtype: 'bf16' })"
   const ragged = laidOut('bf16').replace(/ }\)$/, `, ${halves}`)
   await t.rejects(launches(ragged), /with groups of 8 · n channels/)

@@ -42,7 +42,7 @@ function run(setup: readonly Step[], result: Buffer): Array {
   const arrays = new Map<Buffer, Array>()
   const arrayOf = ({ buffer }: Operand): Array => {
     const fresh = () =>
-      buffer.dtype === 'f32' ? new Float32Array(rows * cols) : new Uint16Array(+buffer.count)
+      buffer.dtype === 'f32' ? new Float32Array(+buffer.count) : new Uint16Array(+buffer.count)
     const array = arrays.get(buffer) ?? (buffer.elements() as Array | undefined) ?? fresh().fill(7)
     arrays.set(buffer, array)
     return array
@@ -70,6 +70,56 @@ t.test('channels of a tap are neighbours, with zeros behind them and behind the 
       for (let tap = 0; tap < taps; tap++)
         expected[o * depth + tap * pitch + c] = bits[o * cols + c * taps + tap]! >>> 16
   t.strictSame(run(setup, channelsLast!.buffer), expected)
+})
+
+const wide = (changes: Partial<Conv['args']> = {}, [filters, depth] = [128, 64]): Conv => {
+  const count = filters! * depth! * 9
+  const data = new Buffer('f32', count, 'constant', () => uniform(randomGenerator(7), count))
+  const weight = { format: 'f32' as const, rows: filters!, cols: depth! * 9, data: data.read() }
+  return conv(data, { weight, image: [16, 16], out: [16, 16], ...changes })
+}
+
+t.test('wide convolutions of 3 x 3 have their weight in tiles of 2 x 2', async t => {
+  const { setup, convs } = laidOut(wide())
+  const { channelsLast, inTiles } = convs[0]!.args
+  t.equal(inTiles, true)
+  const weight = uniform(randomGenerator(7), 128 * 64 * 9)
+  const g = [
+    [1, 0, 0],
+    [0.5, 0.5, 0.5],
+    [0.5, -0.5, 0.5],
+    [0, 0, 1],
+  ]
+  const numbers = run(setup, channelsLast!.buffer) as Uint16Array
+  let largest = 0
+  for (const [at, bits] of numbers.entries()) {
+    const [pair, line] = [Math.floor(at / 32) % 64, Math.floor(at / 32 / 64)]
+    const [spot, o] = [line % 16, 2 * pair + (Math.floor(at / 4) % 2)]
+    const c = Math.floor(line / 16) * 16 + (Math.floor(at / 8) % 4) * 4 + (at % 4)
+    let sum = 0
+    for (let tap = 0; tap < 9; tap++)
+      sum +=
+        g[spot >> 2]![Math.floor(tap / 3)]! * g[spot & 3]![tap % 3]! * weight[(o * 64 + c) * 9 + tap]!
+    const number = new Float32Array(Uint32Array.of(bits << 16).buffer)[0]!
+    largest = Math.max(largest, Math.abs(number - sum) / Math.max(Math.abs(sum), 1e-3))
+  }
+  t.ok(largest < 2 ** -8, `differs by ${largest}`)
+})
+
+t.test('which convolutions have no tiles', async t => {
+  const isTiled = (step: Conv): boolean => laidOut(step).convs[0]!.args.inTiles === true
+  t.equal(isTiled(wide()), true)
+  t.equal(isTiled(wide({ compute: 'f16' })), true)
+  t.equal(isTiled(wide({ batch: 0 })), true, 'the number of images does not matter')
+  t.equal(isTiled(wide({ strides: [2, 2] })), false, 'strides')
+  t.equal(isTiled(wide({ dilations: [2, 1] })), false, 'dilations')
+  t.equal(isTiled(wide({ groups: 2 })), false, 'groups')
+  t.equal(isTiled(wide({ kernel: [1, 9] })), false, 'another kernel')
+  t.equal(isTiled(wide({ kernel: [3, 3, 1] })), false, 'three axes')
+  t.equal(isTiled(wide({ out: [9, 16] })), false, 'blocks that are half empty')
+  t.equal(isTiled(wide({}, [72, 64])), false, 'filters that are no multiple of 16')
+  t.equal(isTiled(wide({}, [80, 64])), false, 'a block of 16 filters')
+  t.equal(isTiled(wide({}, [128, 48])), false, 'few channels')
 })
 
 t.test('a weight is laid out once in each type for each number of taps', async t => {

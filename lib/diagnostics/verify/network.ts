@@ -1,6 +1,6 @@
 // network.ts: convolutions, attention, softmax and normalizations among the cases of `dgx-spark verify`.
 import { numel } from '../../core/shape.js'
-import { channelsLastCopy } from '../../kernels/js/channels-last.js'
+import { channelsLastCopy, tilesCopy, tileTransform } from '../../kernels/js/channels-last.js'
 import { jsKernels } from '../../kernels/js/js.js'
 import { winogradSize, winogradWeight } from '../../kernels/js/winograd.js'
 import type { ConvShape, HeadStrides, KernelArgs, Weight } from '../../kernels/kernels.js'
@@ -85,28 +85,25 @@ function convCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
     ...convPasses('3-D', { ...deep, batch: 1, groups: 1 }, 3, weight(5, 24)),
     ...winogradCases(batch, [13, 18], weight(filters, channels * 9)),
     ...channelsLastCases({ ...plane, batch, groups: 2 }, weight(filters, channels * 3)),
+    ...tileCases(batch, [13, 18], weight(80, 32 * 9)),
     pointwiseDepthwiseCase(),
     ...convPasses('depthwise', { ...plane, batch, groups: channels }, channels, weight(channels, 6)),
   ]
 }
 
-/** Filters of 3 x 3, transformed for tiles, and a convolution with them. */
-function winogradCases(batch: number, image: readonly number[], weight: Weight): VerifyCase[] {
-  const channels = weight.cols / 9
+/** A convolution of 3 x 3 whose output is as large as its image. */
+function squareShape(batch: number, image: readonly number[]): ConvShape {
   const [kernel, ones] = [
     [3, 3],
     [1, 1],
-  ] as const
-  const shape = {
-    batch,
-    groups: 1,
-    image,
-    kernel,
-    out: image,
-    strides: ones,
-    dilations: ones,
-    padsBegin: ones,
-  }
+  ]
+  return { batch, groups: 1, image, kernel, out: image, strides: ones, dilations: ones, padsBegin: ones }
+}
+
+/** Filters of 3 x 3, transformed for tiles, and a convolution with them. */
+function winogradCases(batch: number, image: readonly number[], weight: Weight): VerifyCase[] {
+  const channels = weight.cols / 9
+  const shape = squareShape(batch, image)
   const winograd = f32(winogradSize(weight.rows, weight.cols))
   winogradWeight({ weight, data: winograd })
   const x = values(batch * channels * numel(image), 36)
@@ -140,6 +137,31 @@ function channelsLastCases(shape: ConvShape, weight: Weight): VerifyCase[] {
       tolerances[compute],
       () => ({ ...shape, weight, channelsLast, x, bias: values(rows, 42), compute, y: y() }),
       { channelsLast: undefined },
+    )
+  })
+}
+
+/** Filters of 3 x 3 in 16 bits, transformed for tiles of 2 x 2, which only a GPU reads. */
+function tileCases(batch: number, image: readonly number[], weight: Weight): VerifyCase[] {
+  const { rows, data } = weight
+  const channels = weight.cols / 9
+  const shape = squareShape(batch, image)
+  const x = values(batch * channels * numel(image), 43)
+  const { count, copy } = tilesCopy(rows, channels)
+  const numbers = f32(count)
+  const matrix: Weight = { format: 'f32', rows: 16, cols: 9, data: tileTransform() }
+  jsKernels.runSync('linear', { weight: matrix, tokens: rows * channels, x: data as Float32Array, y: numbers })
+  return (['bf16', 'f16'] as const).map(compute => {
+    const channelsLast = new Uint16Array(count)
+    const src = rounded(compute, numbers)
+    jsKernels.runSync('copyStrided', { dtype: compute, ...copy, src, dst: channelsLast })
+    return verifyCase(
+      'conv',
+      `${compute}, in tiles of 2 x 2`,
+      ['y'],
+      2 * tolerances[compute],
+      () => ({ ...shape, weight, channelsLast, inTiles: true, x, compute, y: f32(batch * rows * numel(image)) }),
+      { channelsLast: undefined, inTiles: undefined },
     )
   })
 }

@@ -219,9 +219,11 @@ ${rowTable(measured, efficiency)}
 Estimated time of the convolutions of 3 x 3 with stride 1 of one image, in bf16: direct, max(18 · P · C · F / rate, bytes / bandwidth)
 for P positions, C channels and F filters, and by F(2 x 2, 3 x 3), which multiplies 2.25 times less. That is three kernels with 8 bytes
 for each position and channel and 16 for each position and filter between them, or one with none, of which the transforms cost
-nothing. What lies between kernels is in an L2 cache where it fits. The caches' bandwidths (2.5 and 5.5 TB/s) and 2 µs for each
-further kernel are guesses. "Saved" is where each layer takes what is faster, at the fitted rate of products and at 70 % of the ceiling.
-[Decision 290](decisions/cuda.md#290-no-winograd-on-cuda) rests on it.
+nothing. Its blocks compute 16 x 8 positions of 64 filters, full or not, and copy 2.4 KB for each channel from an L2 cache; direct ones
+copy 4.6 KB for each channel of 128 positions and 128 filters. What lies between kernels is in that cache where it fits. The caches'
+bandwidths (2.5 and 5.5 TB/s) and 2 µs for each further kernel are guesses. "Saved" is where each layer takes what is faster, at the
+fitted rate of products and at 70 % of the ceiling.
+[Decision 297](decisions/cuda.md#297-winograds-convolutions-in-shared-memory) rests on it.
 
 ${table(winogradHead, winogradRows(efficiency))}
 `

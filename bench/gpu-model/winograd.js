@@ -6,7 +6,7 @@ import { machines } from './machines.js'
 
 /** Convolutions of 3 x 3 with stride 1 for one image. @typedef {readonly [positions: number, channels: number, filters: number, count: number]} Layers */
 
-/** @typedef {{ direct: number, kernels: number, kernel: number }} Times seconds: direct, in three kernels, and in one of which transforms cost nothing */
+/** @typedef {{ direct: number, kernels: number, kernel: number }} Times seconds: direct, in three kernels, and in that of blocks, of which transforms cost nothing */
 
 /** @typedef {{ machine: Machine, bytes: number, bandwidth: number }} Cache the L2 cache of a machine */
 
@@ -18,6 +18,12 @@ const caches = [
 
 /** Seconds that one more kernel takes beside its work, a guess. */
 const kernelSeconds = 2e-6
+
+/** What a block of native/kernels/conv/conv_winograd.cu computes, and the bytes that it copies for each channel: weights and pixels. */
+const block = { height: 8, width: 16, filters: 64, bytes: 2 * (16 * 64 + 18 * 10) }
+
+/** Positions, and filters, of a large tile of native/kernels/conv/conv_channels_last.cu. */
+const tile = 128
 
 /** A rate of products above the fitted one. */
 const higherRate = 0.7
@@ -85,14 +91,23 @@ export function timesOf([positions, channels, filters], { machine, bytes, bandwi
   const [direct, transformed] = [2 * 9 * channels * filters, 2 * 16 * channels * filters]
   const [tiles, sums] = [2 * 4 * positions * channels, 4 * 4 * positions * filters]
   const between = tiles + sums < bytes ? bandwidth : memory
+  const copied = Math.ceil(positions / tile) * Math.ceil(filters / tile) * 9 * channels * 2 * (tile + tile)
+  const side = Math.sqrt(positions)
+  const blocks =
+    Math.ceil(side / block.height) * Math.ceil(side / block.width) * Math.ceil(filters / block.filters)
+  const filled = (positions * filters) / (blocks * block.height * block.width * block.filters)
   return {
-    direct: Math.max(products, (image + out + direct) / memory),
+    direct: Math.max(products, (image + out + direct) / memory, copied / bandwidth),
     kernels:
       Math.max((image + tiles) / between, image / memory) +
       Math.max(products / 2.25, transformed / memory, (tiles + sums) / between) +
       Math.max((sums + out) / between, out / memory) +
       2 * kernelSeconds,
-    kernel: Math.max(products / 2.25, (image + out + transformed) / memory),
+    kernel: Math.max(
+      products / 2.25 / filled,
+      (image + out + transformed) / memory,
+      (blocks * channels * block.bytes) / bandwidth,
+    ),
   }
 }
 

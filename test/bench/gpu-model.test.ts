@@ -106,10 +106,14 @@ t.test('times of a convolution by hand', async t => {
   const products = 540_000 / (0.25 * 40)
   // Tiles of 8,000 bytes and sums of 48,000; the image has 2,000 and the result 6,000, a filter 9 or 16 numbers.
   const inCache = 2000 / 50 + products / 2.25 + 6000 / 50 + 4e-6
-  t.match(times(57_000), { direct: products, kernels: inCache, kernel: products / 2.25 })
+  // Two blocks of 8 x 16 positions and 64 filters. They copy 2,408 bytes for each channel, a tile of 128 positions and filters 4,608.
+  const blocks = (products * (2 * 128 * 64)) / 3000 / 2.25
+  t.match(times(57_000), { direct: products, kernels: inCache, kernel: blocks })
   t.equal(times(56_000).kernels, 10_000 / 50 + products / 2.25 + 54_000 / 50 + 4e-6, 'from memory')
 
   const fast = timesOf([100, 10, 30, 9], cache, { ...efficiency, arithmetic: 1e9 })
+  const slow = timesOf([100, 10, 30, 9], { ...cache, bandwidth: 1 }, { ...efficiency, arithmetic: 1e9 })
+  t.match(slow, { direct: 10 * 4608, kernel: 2 * 10 * 2408 })
   t.equal(fast.direct, (8000 + 5400) / 50)
   t.equal(fast.kernel, (8000 + 9600) / 50)
 })

@@ -98,8 +98,7 @@ t.test('wide convolutions of 3 x 3 have their weight in tiles of 2 x 2', async t
     const c = Math.floor(line / 16) * 16 + (Math.floor(at / 8) % 4) * 4 + (at % 4)
     let sum = 0
     for (let tap = 0; tap < 9; tap++)
-      sum +=
-        g[spot >> 2]![Math.floor(tap / 3)]! * g[spot & 3]![tap % 3]! * weight[(o * 64 + c) * 9 + tap]!
+      sum += g[spot >> 2]![Math.floor(tap / 3)]! * g[spot & 3]![tap % 3]! * weight[(o * 64 + c) * 9 + tap]!
     const number = new Float32Array(Uint32Array.of(bits << 16).buffer)[0]!
     largest = Math.max(largest, Math.abs(number - sum) / Math.max(Math.abs(sum), 1e-3))
   }

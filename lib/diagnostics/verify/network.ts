@@ -150,7 +150,12 @@ function tileCases(batch: number, image: readonly number[], weight: Weight): Ver
   const { count, copy } = tilesCopy(rows, channels)
   const numbers = f32(count)
   const matrix: Weight = { format: 'f32', rows: 16, cols: 9, data: tileTransform() }
-  jsKernels.runSync('linear', { weight: matrix, tokens: rows * channels, x: data as Float32Array, y: numbers })
+  jsKernels.runSync('linear', {
+    weight: matrix,
+    tokens: rows * channels,
+    x: data as Float32Array,
+    y: numbers,
+  })
   return (['bf16', 'f16'] as const).map(compute => {
     const channelsLast = new Uint16Array(count)
     const src = rounded(compute, numbers)
@@ -160,7 +165,15 @@ function tileCases(batch: number, image: readonly number[], weight: Weight): Ver
       `${compute}, in tiles of 2 x 2`,
       ['y'],
       2 * tolerances[compute],
-      () => ({ ...shape, weight, channelsLast, inTiles: true, x, compute, y: f32(batch * rows * numel(image)) }),
+      () => ({
+        ...shape,
+        weight,
+        channelsLast,
+        inTiles: true,
+        x,
+        compute,
+        y: f32(batch * rows * numel(image)),
+      }),
       { channelsLast: undefined, inTiles: undefined },
     )
   })

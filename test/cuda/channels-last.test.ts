@@ -13,7 +13,7 @@ const fakeDriver = new FakeDriver(['cuda'])
 t.teardown(() => fakeDriver.dispose())
 
 /** What two runs of convolutions of 3 x 3 to 64 filters launch, the second to as many as it reads: one by one, then captured. */
-async function launched(channels: number, isChain = false): Promise<string[]> {
+async function launched(channels: number, isChain = false, size = 8): Promise<string[]> {
   const script = `
     import { Model, Tensor } from 'dgx-spark'
     import { ints } from '#lib/graph/attributes.js'
@@ -24,12 +24,12 @@ async function launched(channels: number, isChain = false): Promise<string[]> {
     const next = Constant.from('f32', [64, 64, 3, 3], new Float32Array(64 * 64 * 9))
     const conv = (x, w, y) => makeNode('Conv', [x, w], [y], { attributes: { pads: ints([1, 1, 1, 1]) } })
     const graph = makeGraph({
-      inputs: [{ name: 'x', type: tensorType('f32', [1, channels, 8, 8]) }], outputs: [{ name: 'y' }],
+      inputs: [{ name: 'x', type: tensorType('f32', [1, channels, ${size}, ${size}]) }], outputs: [{ name: 'y' }],
       nodes: [conv('x', 'w', ${isChain} ? 'h' : 'y'), ...(${isChain} ? [conv('h', 'w2', 'y')] : [])],
       initializers: new Map([['w', weight], ...(${isChain} ? [['w2', next]] : [])]),
     })
     const model = await Model.fromGraph(graph, { backend: 'cuda', precision: 'bf16' })
-    for (let run = 0; run < 2; ++run) await model.run({ x: Tensor.ones([1, channels, 8, 8]) })
+    for (let run = 0; run < 2; ++run) await model.run({ x: Tensor.ones([1, channels, ${size}, ${size}]) })
     model.dispose()
     console.log('null')`
   const { env, lines } = machine(fakeDriver, integrated)
@@ -49,6 +49,14 @@ t.test('many channels', async t => {
 t.test('a chain packs its first image alone', async t => {
   const run = ['conv_image_bf16', 'conv_channels_last_bf16_64', 'conv_channels_last_bf16_64']
   t.strictSame((await launched(20, true)).filter(isConv), [...run, ...run])
+})
+
+t.test('wide convolutions of 3 x 3 are in tiles of 2 x 2, whose weight is transformed once', async t => {
+  const run = ['conv_image_bf16', 'conv_winograd_bf16', 'conv_winograd_bf16']
+  const kernels = await launched(64, true, 16)
+  t.strictSame(kernels.filter(isConv), [...run, ...run])
+  t.equal(kernels.filter(name => name.startsWith('copy_strided')).length, 2, 'a weight of each')
+  t.equal(kernels.filter(name => name.startsWith('linear')).length, 2)
 })
 
 t.test('few channels', async t => {

@@ -48,10 +48,12 @@ function run(setup: readonly Step[], result: Buffer): Array {
     return array
   }
   for (const { op, args } of setup) {
-    const bound = Object.entries(args).map(([name, arg]) => [
-      name,
-      arg instanceof Operand ? arrayOf(arg) : arg,
-    ])
+    const bind = (arg: unknown): unknown => {
+      if (arg instanceof Operand) return arrayOf(arg)
+      if (arg === null || typeof arg !== 'object' || Array.isArray(arg)) return arg
+      return Object.fromEntries(Object.entries(arg).map(([name, value]) => [name, bind(value)]))
+    }
+    const bound = Object.entries(args).map(([name, arg]) => [name, bind(arg)])
     jsKernels.runSync(op, Object.fromEntries(bound) as KernelArgs[typeof op])
   }
   return arrays.get(result)!

@@ -70,8 +70,12 @@ function pays({ weight, groups, kernel, strides }: ConvArgs, hasImage: boolean):
   return fixSize(weight.cols) / taps >= leastPacked.channels && enough
 }
 
-/** Whether tiles of 2 x 2 outputs are faster than taps. Depends on an image and not on their number, so that results do not, either. */
-function tilesPay({ weight, groups, kernel, strides, dilations, out }: ConvArgs): boolean {
+/**
+ * Whether tiles of 2 x 2 outputs are faster than taps. Depends on an image and not on their number, so that results do not, either.
+ * In f16 a tile overflows from elements of 2^14 on.
+ */
+function tilesPay({ weight, groups, kernel, strides, dilations, out, compute }: ConvArgs): boolean {
+  if (compute !== 'bf16') return false
   const isPlane = kernel.length === 2 && kernel.every(size => size === 3) && groups === 1
   if (!isPlane || ![...strides, ...dilations].every(step => step === 1)) return false
   const [filters, channels] = [fixSize(weight.rows), fixSize(weight.cols) / 9]

@@ -193,4 +193,5 @@ t.test('a program that is interrupted does not wait until its model is loaded', 
   const text = loadTextThroughOwnNode(home, home, { signal: abort.signal }, () => {})
   await t.rejects(text, { message: 'Ctrl-C' })
   await stopped
+  await node.close() // in front of its folder, which goes first
 })

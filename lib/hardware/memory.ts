@@ -1,6 +1,7 @@
 import { freemem, totalmem } from 'node:os'
+import { SparkError } from '../core/errors.js'
 import { cgroupFolders } from './cgroup.js'
-import { readBytes, readText } from './system-files.js'
+import { readBytes, readText, systemRoot } from './system-files.js'
 
 /** Memory this process can have, in bytes. */
 export interface MachineMemory {
@@ -50,6 +51,26 @@ export function machineMemory(root: string): MachineMemory {
     return { total: Math.min(limit.total, total), available: limit.available, source: 'cgroup' }
   }
   return { total, available, source: 'meminfo' }
+}
+
+/** Fewer bytes are used without asking how many are free. */
+const fewBytes = 2 ** 30
+
+/**
+ * Refuses what is not there: Linux grants it, swaps, and ends the process that writes it.
+ * @param what - such as `the plan needs`
+ * @param most - bytes that are there at most for another reason, such as those of a device
+ * @throws SparkError ERR_OUT_OF_MEMORY when there are not so many bytes
+ */
+export function expectFreeBytes(what: string, bytes: number, most = Number.POSITIVE_INFINITY): void {
+  if (bytes <= fewBytes) return
+  const { total, available, source } = machineMemory(systemRoot())
+  const free = source === 'os' ? total : available // macOS and Windows do not count their caches as free
+  if (bytes > Math.min(free, most))
+    throw new SparkError(
+      'ERR_OUT_OF_MEMORY',
+      `${what} ${bytes} bytes, but only ${Math.min(free, most)} are free`,
+    )
 }
 
 /**

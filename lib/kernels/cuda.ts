@@ -8,7 +8,7 @@ import { SparkError } from '../core/errors.js'
 import { warnOnce } from '../core/log.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
 import { type AllocateOptions, type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
-import { requireAddon } from '../native.js'
+import { type MemorySpeed, requireAddon } from '../native.js'
 import { afterFp4, decideFp4 } from './fp4-ways.js'
 import type { Compute, HeldArray, HoldableArray, Kernels, PlanCommunicator } from './kernels.js'
 import { untilStopped } from './until-stopped.js'
@@ -36,7 +36,7 @@ export async function openCudaKernels(
   const addon = requireAddon()
   const ordinal = await cudaDevice(device)
   await addon.openDevice(ordinal)
-  const { held } = await addon.measureMemory(ordinal)
+  const { held, measured } = await addon.measureMemory(ordinal)
   const kind = held === 'pinned' && getConfig().unifiedMemory ? held : 'auto'
   const ranks = communicator?.native as CommunicatorHandle | undefined
   const stream = ++owners
@@ -49,6 +49,7 @@ export async function openCudaKernels(
     world: communicator?.world,
     bf16Support: 'matrix',
     freeBytes: () => addon.deviceFreeBytes(ordinal),
+    heldSpeed: getConfig().unifiedMemory ? heldSpeedOf(held, measured) : undefined,
     supports: op => addon.supports('cuda', op),
     run,
     runOwned: run,
@@ -87,6 +88,12 @@ export async function openCudaKernels(
       )
     },
   }
+}
+
+/** Measured rates are those of a device that computes in the memory of the machine; others have none. */
+function heldSpeedOf(held: string, measured: readonly MemorySpeed[]): number | undefined {
+  const rate = measured.find(({ kind }) => kind === held)?.resident
+  return rate && rate / Math.max(...measured.map(({ resident }) => resident))
 }
 
 function usesNvfp4(args: object): boolean {

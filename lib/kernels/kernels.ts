@@ -112,6 +112,11 @@ export interface Kernels {
   readonly bf16Support: Bf16Support
   /** Bytes of memory that are free for operands. */
   freeBytes(): number
+  /**
+   * Where a device computes in the memory of the machine: how fast it reads what {@link Kernels.hold} gives, as a part of what it
+   * reads fastest. Missing on others.
+   */
+  readonly heldSpeed?: number | undefined
   /** Bytes from the start of a buffer to where its kernels read vectors fastest; missing where all offsets are equal. */
   padding?(buffer: ArrayBuffer): number
   /**

@@ -104,7 +104,7 @@ async function runnerFor(
 ): Promise<GraphRunner> {
   const opened = await rewriteForInference('open', graph, { activations }, pacer)
   if (kernels.backend === 'cpu') await packConstants(opened, kernels, pacer)
-  else await loadConstants(opened, pacer)
+  else await loadConstants(opened, kernels, pacer)
   return new GraphRunner(opened, kernels, settings)
 }
 

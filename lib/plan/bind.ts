@@ -5,8 +5,7 @@ import { mapPaced, type Paced } from '../core/paced.js'
 import { numel } from '../core/shape.js'
 import { areNumbers } from '../core/size.js'
 import { fixedSizes, SizeExpression, type SizeValues } from '../core/size-scope.js'
-import { machineMemory } from '../hardware/memory.js'
-import { systemRoot } from '../hardware/system-files.js'
+import { expectFreeBytes } from '../hardware/memory.js'
 import { type Allocation, allocate } from '../kernels/aligned.js'
 import type { BoundStep, Kernels } from '../kernels/kernels.js'
 import type { PlanMemory } from '../native.js'
@@ -301,9 +300,6 @@ export class BufferArrays {
   }
 }
 
-/** Plans of fewer bytes are made without asking how many are free. */
-const smallPlan = 2 ** 30
-
 /** Refuses what is not there: Linux grants it, and ends the process that writes it. */
 function expectMemory(
   { own, inputs, outputs }: Program,
@@ -315,16 +311,8 @@ function expectMemory(
   const given = new Set(ends.map(({ buffer }) => buffer))
   const bytesOf = ({ dtype, count }: Buffer): number => arrayBytes(dtype, values.of(count))
   const made = own.filter(buffer => !given.has(buffer))
-  expectBytes(made.reduce((sum, buffer) => sum + bytesOf(buffer), arenaBytes) * (double ? 2 : 1))
-}
-
-/** @throws SparkError ERR_OUT_OF_MEMORY when there are not so many bytes */
-export function expectBytes(bytes: number): void {
-  if (bytes <= smallPlan) return
-  const { total, available, source } = machineMemory(systemRoot())
-  const free = source === 'os' ? total : available // macOS and Windows do not count their caches as free
-  if (bytes > free)
-    throw new SparkError('ERR_OUT_OF_MEMORY', `the plan needs ${bytes} bytes, but only ${free} are free`)
+  const bytes = made.reduce((sum, buffer) => sum + bytesOf(buffer), arenaBytes)
+  expectFreeBytes('the plan needs', bytes * (double ? 2 : 1))
 }
 
 function allocated<T>(bytes: number, make: (bytes: number) => T): T {

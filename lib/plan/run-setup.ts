@@ -5,8 +5,9 @@ import type { Pacer } from '../core/paced.js'
 import { fixSize } from '../core/size.js'
 import { fixedSizes } from '../core/size-scope.js'
 import { Constant } from '../graph/constant.js'
+import { expectFreeBytes } from '../hardware/memory.js'
 import type { Kernels } from '../kernels/kernels.js'
-import { type BindOptions, BufferArrays, expectBytes } from './bind.js'
+import { type BindOptions, BufferArrays } from './bind.js'
 import { prepare } from './prepare.js'
 import { type Buffer, operandsOf, type Step } from './program.js'
 
@@ -45,7 +46,8 @@ export async function runSetup(
 ): Promise<Map<Buffer, ElementArray>> {
   const made = new Map<Buffer, ElementArray>()
   const parts = partsOf(new SetupSteps(setup, known, !context.options.double), wanted)
-  expectBytes(wanted.reduce((sum, buffer) => sum + bytesOf(buffer), 0) * (context.options.double ? 2 : 1))
+  const bytes = wanted.reduce((sum, buffer) => sum + bytesOf(buffer), 0)
+  expectFreeBytes('the plan needs', bytes * (context.options.double ? 2 : 1))
   let next = loadSources(parts[0])
   for (const [i, part] of parts.entries()) {
     const sources = await next

@@ -111,6 +111,12 @@ type Columns = Pick<LazyWeight, 'format' | 'cols'>
 export const bytesOfRows = ({ format, cols }: Columns, rows: number): number =>
   weightSizes(format, rows, cols).data * elementArrayOf(formatInfo(format).dtype).BYTES_PER_ELEMENT
 
+/** Bytes of all arrays of a weight when it is read. */
+export function storedBytes({ format, rows, cols }: Pick<LazyWeight, 'format' | 'rows' | 'cols'>): number {
+  const { data, rowScale, blockScale } = weightSizes(format, rows, cols)
+  return data * elementArrayOf(formatInfo(format).dtype).BYTES_PER_ELEMENT + 4 * rowScale + blockScale
+}
+
 /** A weight of one array with the elements that some bytes are, copied where they are not aligned. */
 export function weightOfBytes({ format, cols }: Columns, rows: number, bytes: Uint8Array): Weight {
   const array = elementArrayOf(formatInfo(format).dtype)

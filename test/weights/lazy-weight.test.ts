@@ -9,6 +9,7 @@ import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { weightConstant } from '#lib/graph/weight-constant.js'
 import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { holdWeight, PanelLoader } from '#lib/kernels/hold-weight.js'
+import { jsKernels } from '#lib/kernels/js/js.js'
 import { loadConstants, packConstants } from '#lib/plan/pack-constants.js'
 import { loadGgufWeights } from '#lib/text/files/gguf-weights.js'
 import { WeightTensor } from '#lib/text/files/model-tensors.js'
@@ -130,7 +131,29 @@ t.test('engines read all weights of a graph', async t => {
     })
   }
   t.strictSame(await layouts(made => packConstants(made, cpu, new Pacer())), ['panels', 'rows'])
-  t.strictSame(await layouts(made => loadConstants(made, new Pacer())), ['rows', 'rows'])
+  t.strictSame(await layouts(made => loadConstants(made, jsKernels, new Pacer())), ['rows', 'rows'])
+})
+
+t.test('weights of which there is more than memory are refused before they are read', async t => {
+  const [rows, cols] = [2 ** 24, 2 ** 20]
+  const read = (): never => {
+    throw new Error('it is read')
+  }
+  const weight: LazyWeight = { format: 'nvfp4', rows, cols, read, load: async () => read() }
+  const graph = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [1, cols]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [makeNode('MatMul', ['x', 'w'], ['y'])],
+    initializers: new Map([['w', weightConstant([cols, rows], weight, { transposed: true })]]),
+  })
+  const refused = {
+    code: 'ERR_OUT_OF_MEMORY',
+    message: new RegExp(
+      `the weights of the model take ${(rows * cols * 9) / 16} bytes, but only \\d+ are free`,
+    ),
+  }
+  await t.rejects(packConstants(graph, cpu, new Pacer()), refused)
+  await t.rejects(loadConstants(graph, jsKernels, new Pacer()), refused)
 })
 
 t.test('a file that changes is refused, not read', async t => {

@@ -117,8 +117,8 @@ export class Model implements Disposable {
    * `activations`: rows; `recipe`: scales of nvfp4; `keep`: weights that stay in bf16; `batchSize`: of the inputs; `outputs`: those that are
    * wanted; `externalData`: files beside a model that comes as bytes; `maxBytes`: of a download; `signal`: ends loading
    * @throws SparkError ERR_IO when it cannot be read or downloaded; ERR_FORMAT naming what is broken; ERR_SHAPE or ERR_DTYPE
-   * naming a node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT; ERR_OUT_OF_MEMORY with numbers for weights of which there is more than memory; what
-   * `openKernels` of dgx-spark/kernels throws; and the reason of `signal` when it is aborted
+   * naming a node whose inputs do not fit; ERR_UNSUPPORTED for a version or node that is not understood; ERR_ARGUMENT;
+   * ERR_OUT_OF_MEMORY with numbers for weights of which there is more than free memory; what `openKernels` of dgx-spark/kernels throws; and the reason of `signal` when it is aborted
    */
   static async load(source: ModelFile, options: LoadOptions = {}): Promise<Model> {
     expectKnownOptions('options', options, loadOptions)

@@ -57,6 +57,7 @@ t.test('prompts in 16 bits', async t => {
   t.strictSame(await launched({ depth: 65, compute: 'f16', cacheDtype: 'f16' }), [
     'paged_attention_mma_f16_f16_128',
   ])
+  t.strictSame(await launched({ depth: 129 }), ['paged_attention_mma_bf16_bf16_256'])
   for (const cacheDtype of ['f32', 'f8_e4m3', 'i8'])
     t.strictSame(await launched({ cacheDtype }), [`paged_attention_mma_bf16_${cacheDtype}_64`])
   t.strictSame(await launched({ compute: 'f16', cacheDtype: 'f8_e4m3', lengths: [50, 30] }), [
@@ -68,7 +69,7 @@ t.test('all others', async t => {
   const others: [string, Changes, string[]][] = [
     ['few rows', { lengths: [64] }, ['paged_attention_bf16', 'paged_merge_f32']],
     ['few rows of each sequence', { lengths: Array(10).fill(9) }, ['paged_attention_bf16']],
-    ['long heads', { depth: 129 }, ['paged_attention_bf16']],
+    ['long heads', { depth: 257 }, ['paged_attention_bf16']],
     ['f32', { compute: 'f32' }, ['paged_attention_bf16']],
     ['another cache', { cacheDtype: 'f16' }, ['paged_attention_f16']],
   ]

@@ -1,6 +1,5 @@
 // network-args.ts: arguments of softmax, normalizations, attention, loss and optimizer step. Contract:
 // native/backend/network_args.h. Sizes: B and N batch, C channels, P positions, T queries, S keys.
-import type { HalfType } from '../core/dtype.js'
 import type { ActivationDType, Activations } from './linear-args.js'
 import type { FloatCompute } from './weight-args.js'
 
@@ -67,7 +66,7 @@ export interface NormArgs extends NormShape {
   /** Output on CUDA, [rows, cols]: y of f32 in `halfDtype` as well. */
   yHalf?: Uint16Array | undefined
   /** Of `yHalf`. */
-  halfDtype?: HalfType | undefined
+  halfDtype?: Exclude<ActivationDType, 'f32'> | undefined
   /** Output for the backward pass, [rows]; absent: not computed. */
   mean?: Float32Array | undefined
   /** Output for the backward pass, [rows]: 1 / √(variance + eps); absent: not computed. */

@@ -197,6 +197,10 @@ export interface Addon extends CollectiveAddon {
   }): Promise<Allocation>
   /** Zero-filled host memory at once. */
   allocateHost(bytes: number): Allocation
+  /** Memory that an open CUDA device reads fastest; views of it may have no elements, but name it to plans on that device. */
+  allocateApart(ordinal: number, bytes: number): Promise<{ readonly handle: MemoryHandle }>
+  /** Copies bytes, which nobody may write or transfer meanwhile, to where the device of a block finds them. */
+  upload(handle: MemoryHandle, byteOffset: number, source: Uint8Array): Promise<void>
   /** An ArrayBuffer over the memory, or null where Node refuses external memory. */
   view(handle: MemoryHandle, byteOffset: number, bytes: number): ArrayBuffer | null
   read(handle: MemoryHandle, byteOffset: number, target: Uint8Array): void

@@ -40,6 +40,8 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   // memory
   add<memory_allocate>(exports, "allocate");
   add<memory_allocate_host>(exports, "allocateHost");
+  add<memory_allocate_apart>(exports, "allocateApart");
+  add<memory_upload>(exports, "upload");
   add<memory_view>(exports, "view");
   add<memory_read>(exports, "read");
   add<memory_write>(exports, "write");

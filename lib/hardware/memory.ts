@@ -66,11 +66,17 @@ export function expectFreeBytes(what: string, bytes: number, most = Number.POSIT
   if (bytes <= fewBytes) return
   const { total, available, source } = machineMemory(systemRoot())
   const free = source === 'os' ? total : available // macOS and Windows do not count their caches as free
-  if (bytes > Math.min(free, most))
-    throw new SparkError(
-      'ERR_OUT_OF_MEMORY',
-      `${what} ${bytes} bytes, but only ${Math.min(free, most)} are free`,
-    )
+  expectFit(what, bytes, Math.min(free, most))
+}
+
+/**
+ * Refuses what does not fit into a memory.
+ * @param what - such as `the plan needs`
+ * @throws SparkError ERR_OUT_OF_MEMORY
+ */
+export function expectFit(what: string, bytes: number, free: number): void {
+  if (bytes <= free) return
+  throw new SparkError('ERR_OUT_OF_MEMORY', `${what} ${bytes} bytes, but only ${free} are free`)
 }
 
 /**

@@ -8,7 +8,8 @@ import { SparkError } from '../core/errors.js'
 import { warnOnce } from '../core/log.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
 import { type AllocateOptions, type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
-import { type MemorySpeed, requireAddon } from '../native.js'
+import { type Addon, type MemorySpeed, requireAddon } from '../native.js'
+import type { DeviceMemory } from './device-memory.js'
 import { afterFp4, decideFp4 } from './fp4-ways.js'
 import type { Compute, HeldArray, HoldableArray, Kernels, PlanCommunicator } from './kernels.js'
 import { untilStopped } from './until-stopped.js'
@@ -49,6 +50,9 @@ export async function openCudaKernels(
     world: communicator?.world,
     bf16Support: 'matrix',
     freeBytes: () => addon.deviceFreeBytes(ordinal),
+    deviceMemory: addon.externalBuffers()
+      ? deviceMemory(addon, ordinal, { isShared: measured.length > 0 })
+      : undefined,
     heldSpeed: getConfig().unifiedMemory ? heldSpeedOf(held, measured) : undefined,
     supports: op => addon.supports('cuda', op),
     run,
@@ -80,12 +84,43 @@ export async function openCudaKernels(
     hold: array => holdOnDevice(array, { device, kind, zeroed: false }),
     async holdZeros(dtype, count) {
       const type = elementArrayOf(dtype)
-      const [bytes, free] = [count * type.BYTES_PER_ELEMENT, addon.deviceFreeBytes(ordinal)]
-      if (bytes <= free) return holdZeros(type, count, { device, kind })
-      throw new SparkError(
-        'ERR_OUT_OF_MEMORY',
-        `${bytes} bytes do not fit on CUDA device ${ordinal}, which has ${free} free: use smaller sizes, or backend 'cpu'`,
-      )
+      expectDeviceBytes(addon, ordinal, count * type.BYTES_PER_ELEMENT)
+      return holdZeros(type, count, { device, kind })
+    },
+  }
+}
+
+/** @throws SparkError ERR_OUT_OF_MEMORY, with numbers */
+function expectDeviceBytes(addon: Addon, ordinal: number, bytes: number): void {
+  const free = addon.deviceFreeBytes(ordinal)
+  if (bytes <= free) return
+  throw new SparkError(
+    'ERR_OUT_OF_MEMORY',
+    `${bytes} bytes do not fit on CUDA device ${ordinal}, which has ${free} free: use smaller sizes, or backend 'cpu'`,
+  )
+}
+
+/** @param how - whether the device computes in the memory of the machine */
+function deviceMemory(
+  addon: Addon,
+  ordinal: number,
+  { isShared }: Pick<DeviceMemory, 'isShared'>,
+): DeviceMemory {
+  return {
+    device: ordinal,
+    isShared,
+    release: buffer => addon.release(buffer),
+    async allocate(dtype, count) {
+      const type = elementArrayOf(dtype) as Float32ArrayConstructor
+      const bytes = count * type.BYTES_PER_ELEMENT
+      if (bytes === 0) return { array: new type(0), fill: async () => {}, dispose() {} }
+      expectDeviceBytes(addon, ordinal, bytes)
+      const { handle } = await addon.allocateApart(ordinal, bytes)
+      return {
+        array: new type(addon.view(handle, 0, bytes)!, 0, count),
+        fill: (at, source) => addon.upload(handle, at, source),
+        dispose: () => addon.dispose(handle),
+      }
     },
   }
 }

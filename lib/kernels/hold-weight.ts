@@ -2,7 +2,7 @@
 import { argumentError } from '../core/checks.js'
 import { elementArrayOf } from '../core/dtype.js'
 import { expectWeight } from '../weights/encode.js'
-import { formatInfo, weightSizes } from '../weights/formats.js'
+import { formatInfo } from '../weights/formats.js'
 import { bytesOfRows, type LazyWeight, weightOfBytes } from '../weights/lazy-weight.js'
 import { panelRows, panelSizes } from '../weights/panels.js'
 import { arraysOf, releaseWeight, type Weight } from '../weights/weight.js'
@@ -115,30 +115,6 @@ export class PanelLoader {
     this.#pieces.push(enough)
     return enough.subarray(0, count)
   }
-}
-
-/**
- * Reads a weight to where `kernels` read it, piece by piece where its rows can be read on their own: it is never in memory twice.
- * @throws SparkError ERR_OUT_OF_MEMORY, and what reading the file does
- */
-export async function loadHeld(kernels: Kernels, weight: LazyWeight): Promise<Weight> {
-  if (!weight.loadRows || !kernels.holdZeros) return holdWeight(kernels, await weight.load())
-  const { format, rows, cols } = weight
-  const held = await kernels.holdZeros(formatInfo(format).dtype, weightSizes(format, rows, cols).data)
-  const { buffer, byteOffset } = held.array
-  const step = Math.max(1, Math.floor(pieceBytes / bytesOfRows(weight, 1)))
-  try {
-    for (let from = 0; from < rows; from += step) {
-      const [begin, count] = [bytesOfRows(weight, from), Math.min(step, rows - from)]
-      const bytes = new Uint8Array(buffer, byteOffset + begin, bytesOfRows(weight, count))
-      await weight.loadRows(from, bytes)
-    }
-  } catch (error) {
-    held.dispose()
-    throw error
-  }
-  const owner = { [Symbol.dispose]: () => held.dispose() }
-  return { format, rows, cols, data: held.array, owner } as Weight
 }
 
 /** Deferred release of the weights that a layer no longer needs: never under an operation that was started before. */

@@ -2,6 +2,7 @@
 import type { ElementArray, ElementType } from '../core/dtype.js'
 import type { Paced } from '../core/paced.js'
 import type { PlanMemory } from '../native.js'
+import type { DeviceMemory } from './device-memory.js'
 import type { KernelArgs, KernelOp } from './kernel-args.js'
 
 export type * from './kernel-args.js'
@@ -117,6 +118,8 @@ export interface Kernels {
    * reads fastest. Missing on others.
    */
   readonly heldSpeed?: number | undefined
+  /** The memory of a device for constants that plans read and nobody else. Missing where kernels read that of JavaScript. */
+  readonly deviceMemory?: DeviceMemory | undefined
   /** Bytes from the start of a buffer to where its kernels read vectors fastest; missing where all offsets are equal. */
   padding?(buffer: ArrayBuffer): number
   /**

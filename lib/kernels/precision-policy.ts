@@ -19,6 +19,8 @@ export interface ComputeTarget {
   readonly multipliesBytes?: boolean
   /** Ranks of the communicator that plans call; undefined without one. */
   readonly world?: number | undefined
+  /** The device that has constants in its memory; see {@link Kernels.deviceMemory}. */
+  readonly device?: number | undefined
 }
 
 /** An operand of a product. */

@@ -96,34 +96,45 @@ async function openPlans(
   return new PlanEngine({ graph, settings }, runner, kernels, reason, fallback)
 }
 
+/** A runner, and what frees the weights that a device has for it. */
+interface Runner {
+  readonly runner: GraphRunner
+  readonly weights?: Disposable
+}
+
 async function runnerFor(
   graph: Graph,
   kernels: Kernels,
   pacer: Pacer,
   { activations, ...settings }: EngineSettings,
-): Promise<GraphRunner> {
+): Promise<Runner> {
   const opened = await rewriteForInference('open', graph, { activations }, pacer)
-  if (kernels.backend === 'cpu') await packConstants(opened, kernels, pacer)
-  else await loadConstants(opened, kernels, pacer)
-  return new GraphRunner(opened, kernels, settings)
+  if (kernels.backend === 'cpu') {
+    await packConstants(opened, kernels, pacer)
+    return { runner: new GraphRunner(opened, kernels, settings) }
+  }
+  const weights = await loadConstants(opened, kernels, pacer)
+  return { runner: new GraphRunner(opened, kernels, settings), weights }
 }
 
 class PlanEngine implements Engine {
   readonly holdZeros: Kernels['holdZeros']
   #runner: GraphRunner
+  #weights: Disposable | undefined
   #choice: ModelBackendChoice
   readonly #source: { readonly graph: Graph; readonly settings: EngineSettings }
   #fallback: (() => Promise<Kernels>) | undefined
 
   constructor(
     source: { readonly graph: Graph; readonly settings: EngineSettings },
-    runner: GraphRunner,
+    { runner, weights }: Runner,
     kernels: Kernels,
     reason: string,
     fallback?: () => Promise<Kernels>,
   ) {
     this.#source = source
     this.#runner = runner
+    this.#weights = weights
     this.#choice = { name: kernels.backend, reason }
     this.holdZeros = kernels.holdZeros
     this.#fallback = kernels.backend === 'cuda' ? fallback : undefined
@@ -162,9 +173,12 @@ class PlanEngine implements Engine {
       const reason = `the GPU cannot run this model yet: ${error.message}`
       warnOnce('SPARK_CUDA', 'model', `The model runs on the CPU: ${reason}`)
       this.#fallback = undefined
-      this.#runner.dispose()
+      this.dispose()
       const kernels = await fallback()
-      this.#runner = await runnerFor(this.#source.graph, kernels, new Pacer(signal), this.#source.settings)
+      const { graph, settings } = this.#source
+      const { runner, weights } = await runnerFor(graph, kernels, new Pacer(signal), settings)
+      this.#runner = runner
+      this.#weights = weights
       this.#choice = { name: kernels.backend, reason }
       return this.#runner.withOutputs(outputs).run(inputs, new Pacer(signal))
     }
@@ -191,6 +205,8 @@ class PlanEngine implements Engine {
 
   dispose(): void {
     this.#runner.dispose()
+    this.#weights?.[Symbol.dispose]()
+    this.#weights = undefined
   }
 }
 

@@ -60,6 +60,8 @@ export interface CompileOptions {
   readonly memory?: MemoryUse
   /** Ranks of the communicator that the kernels call. Default: there is none. */
   readonly world?: number | undefined
+  /** The device whose memory weights may be in. Default: there is none. */
+  readonly device?: number | undefined
   /** The inputs that `updates` of the graph names: they become states. */
   readonly states?: ReadonlyMap<string, StateOptions>
 }
@@ -71,6 +73,7 @@ export const optionsFor = (kernels: Kernels): CompileOptions => ({
   multipliesBytes: kernels.supports('linearInteger'),
   bf16Support: kernels.bf16Support,
   world: kernels.world,
+  device: kernels.deviceMemory?.device,
 })
 
 /**
@@ -90,7 +93,8 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const { bytes = false, multipliesBytes = bytes } = options
   const packing = backend === 'cpu' && { bf16Support, enlarges: options.memory !== 'small' }
   const multipliesBf16 = bf16Support !== 'none'
-  const target = { backend, mode, world: options.world, multipliesBf16, multipliesBytes }
+  const { world, device } = options
+  const target = { backend, mode, world, device, multipliesBf16, multipliesBytes }
   const { states = new Map<string, StateOptions>() } = options
   const { updates, written } = updatesOf(graph, states)
   const facts = yield* inferFactsPaced(graph, { shapes })

@@ -9,21 +9,24 @@ import type { Kernels } from '../kernels/kernels.js'
 import type { BindOptions } from './bind.js'
 import { constantKey, isLasting, keysOf } from './folded-keys.js'
 import { type Buffer, operandsOf, type Program, type Step } from './program.js'
-import { type Load, loaderOf, runSetup, type SetupContext } from './run-setup.js'
+import { loaderOf, type Made, madeInMemory, runSetup, type SetupContext } from './run-setup.js'
 
 /** The results of a setup that plans read, and constants that were read from files. */
 export interface Folded {
   readonly arrays: ReadonlyMap<Buffer, ElementArray>
-  /** Lets them go: they are freed when nobody reads them any more. */
+  /** The same for another reader. */
+  share(): Folded
+  /** Lets them go: they are freed when nobody reads them any more. A second dispose is a no-op. */
   dispose(): void
 }
 
-/** A result, and how many programs read it. */
+/** A result, and how many programs and plans read it. */
 interface Entry {
+  readonly key: string
   users: number
-  readonly made: Promise<ElementArray>
+  readonly made: Promise<Made>
   /** Undefined until it is computed. */
-  array: ElementArray | undefined
+  result: Made | undefined
 }
 
 /** By what they are computed from. */
@@ -39,38 +42,65 @@ export async function fold(
   kernels: Kernels,
   pacer: Pacer,
 ): Promise<Folded> {
+  const memory = kernels.deviceMemory
+  const handedOut = new Set(program.outputs.map(({ buffer }) => buffer))
+  const context: SetupContext = { options, kernels, pacer, memory, handedOut }
   const keys = keysOf(program.setup, `${kernels.backend} ${options.double ?? false}`)
-  const constants = options.double ? [] : constantsInFiles(program)
-  const folded = resultsOf(program).map(buffer => ({ buffer, key: keys.get(buffer)! }))
-  const results = [...folded, ...constants]
-  for (const { key, load } of constants) if (!entries.has(key)) enter(key, load())
+  const keyIn = (buffer: Buffer, key: string): string =>
+    memory && !handedOut.has(buffer) ? `${key} on ${memory.device}` : key
+  const constants = options.double ? [] : constantsInFiles(program, context)
+  const folded = resultsOf(program).map(buffer => ({ buffer, key: keyIn(buffer, keys.get(buffer)!) }))
+  const results = [...folded, ...constants.map(({ buffer, key }) => ({ buffer, key: keyIn(buffer, key) }))]
+  let turn: Promise<unknown> = Promise.resolve()
+  for (const { buffer, key, load } of constants) {
+    if (entries.has(keyIn(buffer, key))) continue
+    const made = memory ? turn.then(load) : load()
+    enter(keyIn(buffer, key), made)
+    turn = made.catch(() => undefined)
+  }
   const missing = new Map<string, Buffer>()
   for (const { key, buffer } of folded) if (!entries.has(key)) missing.set(key, buffer)
   const known = new Map<Buffer, ElementArray>()
   for (const { key, buffer } of folded) {
-    const array = entries.get(key)?.array
+    const array = entries.get(key)?.result?.array
     if (array) known.set(buffer, array)
   }
-  const job = make(program.setup, missing, known, { options, kernels, pacer })
+  const job = make(program.setup, missing, known, context)
   for (const [key, buffer] of missing)
     enter(
       key,
       job.then(arrays => arrays.get(buffer)!),
     )
-  for (const { key } of results) entries.get(key)!.users++
-  let held = true
-  const dispose = (): void => {
-    if (held) for (const { key } of results) release(key)
-    held = false
-  }
+  const all = new FoldedEntries(results.map(({ key }) => entries.get(key)!))
   try {
-    const arrays = new Map<Buffer, ElementArray>()
-    for (const { buffer, key } of results) arrays.set(buffer, await entries.get(key)!.made)
+    for (const { buffer, key } of results) all.arrays.set(buffer, (await entries.get(key)!.made).array)
     await job
-    return { arrays, dispose }
+    return all
   } catch (error) {
-    dispose()
+    all.dispose()
     throw error
+  }
+}
+
+/** Entries that one program or plan reads. */
+class FoldedEntries implements Folded {
+  readonly arrays: Map<Buffer, ElementArray>
+  readonly #entries: readonly Entry[]
+  #held = true
+
+  constructor(read: readonly Entry[], arrays = new Map<Buffer, ElementArray>()) {
+    this.arrays = arrays
+    this.#entries = read
+    for (const entry of read) entry.users++
+  }
+
+  share(): Folded {
+    return new FoldedEntries(this.#entries, this.arrays)
+  }
+
+  dispose(): void {
+    if (this.#held) for (const entry of this.#entries) release(entry)
+    this.#held = false
   }
 }
 
@@ -80,7 +110,7 @@ async function make(
   missing: ReadonlyMap<string, Buffer>,
   known: ReadonlyMap<Buffer, ElementArray>,
   context: SetupContext,
-): Promise<ReadonlyMap<Buffer, ElementArray>> {
+): Promise<ReadonlyMap<Buffer, Made>> {
   const { options, kernels } = context
   // What other backends make of weights is cheaper to make than to keep, or depends on more than the key says.
   const store = kernels.backend === 'cpu' && !options.double ? options.store : undefined
@@ -93,8 +123,9 @@ async function make(
   }
   const rest = [...missing.values()].filter(buffer => !found.has(buffer))
   const made = await runSetup(setup, rest, new Map([...known, ...found]), context)
-  for (const [key, buffer] of lasting) if (!found.has(buffer)) store!.write(key, bytesOf(made.get(buffer)!))
-  return new Map([...found, ...made])
+  for (const [key, buffer] of lasting)
+    if (!found.has(buffer)) store!.write(key, bytesOf(made.get(buffer)!.array))
+  return new Map([...[...found].map(([buffer, array]) => [buffer, madeInMemory(array)] as const), ...made])
 }
 
 function emptyArray({ dtype, count }: Buffer, kernels: Kernels): ElementArray {
@@ -107,12 +138,13 @@ function emptyArray({ dtype, count }: Buffer, kernels: Kernels): ElementArray {
 const bytesOf = ({ buffer, byteOffset, byteLength }: ElementArray): Uint8Array =>
   new Uint8Array(buffer, byteOffset, byteLength)
 
-function enter(key: string, made: Promise<ElementArray>): void {
-  const entry: Entry = { users: 0, made, array: undefined }
+function enter(key: string, made: Promise<Made>): void {
+  const entry: Entry = { key, users: 0, made, result: undefined }
   entries.set(key, entry)
   made.then(
-    array => {
-      entry.array = array
+    result => {
+      entry.result = result
+      if (entry.users === 0) result.dispose()
     },
     () => {
       if (entries.get(key) === entry) entries.delete(key)
@@ -120,9 +152,10 @@ function enter(key: string, made: Promise<ElementArray>): void {
   )
 }
 
-function release(key: string): void {
-  const entry = entries.get(key)
-  if (entry && --entry.users <= 0) entries.delete(key)
+function release(entry: Entry): void {
+  if (--entry.users > 0) return
+  if (entries.get(entry.key) === entry) entries.delete(entry.key)
+  entry.result?.dispose()
 }
 
 /** The folded buffers that are read after the setup. */
@@ -130,9 +163,12 @@ const resultsOf = (program: Program): Buffer[] =>
   buffersReadBy(program).filter(({ storage }) => storage === 'folded')
 
 /** The constants that are read after the setup, and have to be read from files. */
-function constantsInFiles(program: Program): { buffer: Buffer; key: string; load: Load }[] {
+function constantsInFiles(
+  program: Program,
+  context: SetupContext,
+): { buffer: Buffer; key: string; load: () => Promise<Made> }[] {
   return buffersReadBy(program).flatMap(buffer => {
-    const load = loaderOf(buffer)
+    const load = loaderOf(buffer, context)
     return load ? [{ buffer, key: `elements of ${constantKey(buffer.initial as Constant)}`, load }] : []
   })
 }

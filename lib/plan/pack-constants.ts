@@ -2,11 +2,11 @@
 import type { Pacer } from '../core/paced.js'
 import { consumersOfPaced } from '../graph/edit.js'
 import type { Graph } from '../graph/graph.js'
-import { expectFreeBytes } from '../hardware/memory.js'
-import { holdWeight, loadHeld, PanelLoader } from '../kernels/hold-weight.js'
+import { expectFit, expectFreeBytes } from '../hardware/memory.js'
+import { loadToDevice } from '../kernels/device-memory.js'
+import { holdWeight, PanelLoader } from '../kernels/hold-weight.js'
 import type { Kernels } from '../kernels/kernels.js'
 import { storedBytes } from '../weights/lazy-weight.js'
-import type { SharedWeight } from '../weights/shared-weight.js'
 
 /**
  * Keeps the weights of a graph in panels, and reads those that are still in files. Tables of which rows are gathered stay in rows, as
@@ -15,7 +15,7 @@ import type { SharedWeight } from '../weights/shared-weight.js'
  */
 export async function packConstants(graph: Graph, kernels: Kernels, pacer: Pacer): Promise<void> {
   if (![...graph.initializers.values()].some(({ weight }) => weight)) return
-  expectRoom(graph)
+  expectSpace(graph, kernels)
   const loader = new PanelLoader(kernels)
   const readers = await pacer.do(consumersOfPaced(graph))
   for (const [name, { weight }] of graph.initializers) {
@@ -24,49 +24,72 @@ export async function packConstants(graph: Graph, kernels: Kernels, pacer: Pacer
     const ops = readers.get(name)?.map(({ op }) => op) ?? []
     const isTable = ops.every(op => op === 'Gather')
     await pacer.pause()
-    if (isTable || (shared.format === 'bf16' && ops.every(op => op === 'Conv'))) await inMemory(shared)
-    else shared.keepAs(shared.lazy ? await loader.load(shared.lazy) : await holdWeight(kernels, shared.kept))
+    const isInRows = isTable || (shared.format === 'bf16' && ops.every(op => op === 'Conv'))
+    if (isInRows && shared.lazy) shared.keepAs(await shared.lazy.load())
+    else if (!isInRows)
+      shared.keepAs(shared.lazy ? await loader.load(shared.lazy) : await holdWeight(kernels, shared.kept))
   }
 }
 
 /** From this part of the fastest memory on, a copy of weights in that is not worth its bytes. */
 const fastEnough = 0.95
 
-/** Part of the free memory that weights and a copy of them may take. */
-const roomForCopies = 0.8
+/** Part of the free memory that a copy of weights may take. */
+const spaceForCopies = 0.8
 
 /**
- * Reads the weights of a graph that are still in files. A GPU gets copies of them when a plan first runs. One that computes in the
- * memory of the machine gets none where it reads what JavaScript sees as fast, or memory has no room for both: then they are kept
- * once, where both read them.
+ * Reads the weights of a graph that are still in files: into the memory of a device that has any, so that nobody else need have
+ * them, else into that of JavaScript. A device gets copies of what is in memory when a plan first runs. One that computes in the
+ * memory of the machine gets none where it reads what JavaScript sees as fast, or where memory has no space for them: then
+ * they move to where both read them.
  * @param kernels - of a GPU, or in TypeScript
+ * @returns what frees the memory of the device
  * @throws SparkError ERR_OUT_OF_MEMORY, with numbers, for weights of which there is more than free memory
  */
-export async function loadConstants(graph: Graph, kernels: Kernels, pacer: Pacer): Promise<void> {
-  const { heldSpeed } = kernels
-  const free = heldSpeed === undefined ? undefined : kernels.freeBytes()
-  const bytes = expectRoom(graph, free)
-  const isKeptOnce = free !== undefined && (heldSpeed! >= fastEnough || 2 * bytes > roomForCopies * free)
-  for (const { weight } of graph.initializers.values()) {
-    await pacer.pause()
-    if (!weight) continue
-    const { shared } = weight
-    if (!isKeptOnce) await inMemory(shared)
-    else if (shared.lazy) shared.keepAs(await loadHeld(kernels, shared.lazy))
-    else if (!shared.kept.owner && shared.kept.layout !== 'panels')
-      shared.keepAs(await holdWeight(kernels, shared.kept))
+export async function loadConstants(graph: Graph, kernels: Kernels, pacer: Pacer): Promise<Disposable> {
+  const { deviceMemory, heldSpeed } = kernels
+  const weights = new Set([...graph.initializers.values()].flatMap(({ weight }) => weight?.shared ?? []))
+  expectSpace(graph, kernels)
+  const inMemory = [...weights].filter(({ lazy }) => !lazy)
+  const isKeptOnce =
+    heldSpeed !== undefined &&
+    (heldSpeed >= fastEnough || sumOf(inMemory, storedBytes) > spaceForCopies * kernels.freeBytes())
+  const onDevice: Disposable[] = []
+  const owner = {
+    [Symbol.dispose]() {
+      for (const each of onDevice.splice(0)) each[Symbol.dispose]()
+    },
+  }
+  try {
+    for (const shared of weights) {
+      await pacer.pause()
+      const { lazy } = shared
+      if (lazy && deviceMemory)
+        onDevice.push(await shared.copyTo(deviceMemory.device, () => loadToDevice(deviceMemory, lazy)))
+      else if (lazy) shared.keepAs(await lazy.load())
+      else if (isKeptOnce && !shared.kept.owner && shared.kept.layout !== 'panels')
+        shared.keepAs(await holdWeight(kernels, shared.kept))
+    }
+    return owner
+  } catch (error) {
+    owner[Symbol.dispose]()
+    throw error
   }
 }
 
-/** Bytes of the weights that are still in files; refuses what is more than free memory. */
-function expectRoom({ initializers }: Graph, most?: number): number {
-  const lazy = new Set([...initializers.values()].map(({ weight }) => weight?.shared.lazy))
-  let bytes = 0
-  for (const weight of lazy) if (weight) bytes += storedBytes(weight)
-  expectFreeBytes('the weights of the model take', bytes, most)
-  return bytes
+/** Refuses weights and constants in files that need more memory than is free where they go. */
+function expectSpace({ initializers }: Graph, { backend, deviceMemory, freeBytes }: Kernels): void {
+  const constants = [...initializers.values()]
+  const lazy = new Set(constants.flatMap(({ weight }) => weight?.shared.lazy ?? []))
+  const stored = new Set(constants.filter(({ weight, load }) => !weight && load))
+  const bytes = sumOf(lazy, storedBytes) + sumOf(stored, ({ byteLength }) => byteLength)
+  const what = 'the weights of the model take'
+  if (deviceMemory && !deviceMemory.isShared) expectFit(what, bytes, freeBytes())
+  else expectFreeBytes(what, bytes, backend === 'cuda' ? freeBytes() : undefined)
 }
 
-async function inMemory(shared: SharedWeight): Promise<void> {
-  if (shared.lazy) shared.keepAs(await shared.lazy.load())
+function sumOf<T>(items: Iterable<T>, bytesOf: (item: T) => number): number {
+  let sum = 0
+  for (const item of items) sum += bytesOf(item)
+  return sum
 }

@@ -84,15 +84,23 @@ export class PlanTemplate implements Disposable {
     pacer = new Pacer(),
     memory: TemplateMemory = {},
   ): Promise<Plan> {
+    const folded = memory.over ? undefined : this.#folded.share()
     try {
-      return await this.#bind(values, pacer, memory)
+      return await this.#bind(values, pacer, memory, folded)
     } catch (error) {
+      folded?.dispose()
       memory.over?.dispose()
       throw error
     }
   }
 
-  async #bind(values: SizeValues, pacer: Pacer, { over, ...memory }: TemplateMemory): Promise<Plan> {
+  /** @param held - for a new plan */
+  async #bind(
+    values: SizeValues,
+    pacer: Pacer,
+    { over, ...memory }: TemplateMemory,
+    held: Folded | undefined,
+  ): Promise<Plan> {
     const [program, folded, kernels] = [this.program, this.#folded.arrays, this.#kernels]
     const areas = memory.arena && this.#areas
     const context = { values, folded, kernels, areas, ...memory, over: over?.arrays }
@@ -106,7 +114,7 @@ export class PlanTemplate implements Disposable {
       }
     }
     const steps = await this.#prepared(bound, values, pacer, over)
-    if (!over) return new Plan(program, bound, values, this.#kernels, steps)
+    if (!over) return new Plan(program, bound, values, this.#kernels, steps, held!)
     over.rebind(bound, values, steps)
     return over
   }
@@ -152,6 +160,7 @@ export class Plan implements Disposable {
   #values: SizeValues
   readonly #kernels: Kernels
   #steps: PreparedSteps | undefined
+  readonly #folded: Folded
   #running = false
 
   /** @internal */
@@ -161,12 +170,14 @@ export class Plan implements Disposable {
     values: SizeValues,
     kernels: Kernels,
     steps: PreparedSteps,
+    folded: Folded,
   ) {
     this.#program = program
     this.#bound = bound
     this.#values = values
     this.#kernels = kernels
     this.#steps = steps
+    this.#folded = folded
   }
 
   /** @internal */
@@ -344,6 +355,7 @@ export class Plan implements Disposable {
   dispose(): void {
     this.#steps?.dispose()
     this.#steps = undefined
+    this.#folded.dispose()
   }
 
   /** As {@link Plan.dispose}. */

@@ -6,6 +6,7 @@ import { fixSize } from '../core/size.js'
 import { fixedSizes } from '../core/size-scope.js'
 import { Constant } from '../graph/constant.js'
 import { expectFreeBytes } from '../hardware/memory.js'
+import { copyToDevice, type DeviceMemory, readToDevice } from '../kernels/device-memory.js'
 import type { Kernels } from '../kernels/kernels.js'
 import { type BindOptions, BufferArrays } from './bind.js'
 import { prepare } from './prepare.js'
@@ -16,20 +17,62 @@ export interface SetupContext {
   readonly options: BindOptions
   readonly kernels: Kernels
   readonly pacer: Pacer
+  /** The memory of a device for what plans read; undefined for that of JavaScript. */
+  readonly memory: DeviceMemory | undefined
+  /** What JavaScript reads, too. */
+  readonly handedOut: ReadonlySet<Buffer>
 }
 
-/** Reads elements to memory that nobody else has. */
-export type Load = () => Promise<ElementArray>
+/** An array that plans read. */
+export interface Made {
+  readonly array: ElementArray
+  /** Frees what the garbage collector does not. */
+  dispose(): void
+}
 
-/** How the elements of a buffer that is a constant in a file are read; undefined for others. */
-export function loaderOf({ storage, initial }: Buffer): Load | undefined {
+export const madeInMemory = (array: ElementArray): Made => ({ array, dispose() {} })
+
+/** A constant whose elements are in a file. */
+interface StoredConstant {
+  readonly constant: Constant
+  readonly load: () => Promise<Uint8Array>
+}
+
+function storedConstant({ storage, initial }: Buffer): StoredConstant | undefined {
   if (storage !== 'constant' || !(initial instanceof Constant)) return undefined
   const { dtype, load } = initial
-  if (!load || elementBits[dtype] < 8) return undefined
+  return load && elementBits[dtype] >= 8 ? { constant: initial, load } : undefined
+}
+
+async function loadConstant({ constant, load }: StoredConstant): Promise<ElementArray> {
+  const { buffer } = await load()
+  const type = elementArrayOf(constant.dtype) as Float32ArrayConstructor
+  return new type(buffer as ArrayBuffer)
+}
+
+/**
+ * How the elements of a buffer that is a constant in a file are read to where plans read them; undefined for others. Those for a
+ * device are never in memory twice.
+ */
+export function loaderOf(
+  buffer: Buffer,
+  { memory, handedOut }: Pick<SetupContext, 'memory' | 'handedOut'>,
+): (() => Promise<Made>) | undefined {
+  const stored = storedConstant(buffer)
+  if (!stored) return undefined
+  if (!memory || handedOut.has(buffer)) return async () => madeInMemory(await loadConstant(stored))
+  const { constant } = stored
+  const { dtype, count } = constant
+  if (constant.part(0, 0)?.load)
+    return () =>
+      readToDevice(memory, { dtype, count }, async (at, bytes) => {
+        bytes.set(await constant.part(at, bytes.length)!.load!())
+      })
   return async () => {
-    const { buffer } = await load()
-    const type = elementArrayOf(dtype) as Float32ArrayConstructor
-    return new type(buffer as ArrayBuffer)
+    const array = await loadConstant(stored)
+    const made = await copyToDevice(memory, dtype, array)
+    memory.release(array.buffer as ArrayBuffer)
+    return made
   }
 }
 
@@ -43,23 +86,38 @@ export async function runSetup(
   wanted: readonly Buffer[],
   known: ReadonlyMap<Buffer, ElementArray>,
   context: SetupContext,
-): Promise<Map<Buffer, ElementArray>> {
-  const made = new Map<Buffer, ElementArray>()
+): Promise<Map<Buffer, Made>> {
+  const made = new Map<Buffer, Made>()
   const parts = partsOf(new SetupSteps(setup, known, !context.options.double), wanted)
   const bytes = wanted.reduce((sum, buffer) => sum + bytesOf(buffer), 0)
   expectFreeBytes('the plan needs', bytes * (context.options.double ? 2 : 1))
   let next = loadSources(parts[0])
-  for (const [i, part] of parts.entries()) {
-    const sources = await next
-    next = loadSources(parts[i + 1])
-    next.catch(() => undefined) // the next turn of the loop throws it
-    const arrays = await runPart(part, new Map([...known, ...made, ...sources]), context)
-    for (const buffer of part.wanted) made.set(buffer, arrays.of(buffer))
-    const isKept = (buffer: Buffer): boolean => known.has(buffer) || made.has(buffer)
-    const spent = [...sources.keys(), ...writtenBy(part.steps).filter(buffer => !isKept(buffer))]
-    for (const buffer of spent) context.kernels.release?.(arrays.of(buffer).buffer as ArrayBuffer)
+  try {
+    for (const [i, part] of parts.entries()) {
+      const sources = await next
+      next = loadSources(parts[i + 1])
+      next.catch(() => undefined) // the next turn of the loop throws it
+      const before = [...made].map(([buffer, { array }]): [Buffer, ElementArray] => [buffer, array])
+      const arrays = await runPart(part, new Map([...known, ...before, ...sources]), context)
+      for (const buffer of part.wanted) made.set(buffer, await placed(buffer, arrays.of(buffer), context))
+      const isKept = (buffer: Buffer): boolean => known.has(buffer) || made.has(buffer)
+      const spent = [...sources.keys(), ...writtenBy(part.steps).filter(buffer => !isKept(buffer))]
+      for (const buffer of spent) context.kernels.release?.(arrays.of(buffer).buffer as ArrayBuffer)
+    }
+    return made
+  } catch (error) {
+    for (const each of made.values()) each.dispose()
+    throw error
   }
-  return made
+}
+
+/** A result where plans read it. */
+async function placed(
+  buffer: Buffer,
+  array: ElementArray,
+  { memory, handedOut }: SetupContext,
+): Promise<Made> {
+  return memory && !handedOut.has(buffer) ? copyToDevice(memory, buffer.dtype, array) : madeInMemory(array)
 }
 
 /** Steps that run together, and what they make. */
@@ -124,13 +182,13 @@ class SetupSteps {
       }
     }
     const steps = [...indices].sort((a, b) => a - b).map(i => this.#steps[i]!)
-    return { wanted, steps, sources: this.#loads ? [...needed].filter(loaderOf) : [] }
+    return { wanted, steps, sources: this.#loads ? [...needed].filter(storedConstant) : [] }
   }
 }
 
 async function loadSources(part: Part | undefined): Promise<Map<Buffer, ElementArray>> {
   const sources = part?.sources ?? []
-  const arrays = await Promise.all(sources.map(buffer => loaderOf(buffer)!()))
+  const arrays = await Promise.all(sources.map(buffer => loadConstant(storedConstant(buffer)!)))
   return new Map(sources.map((buffer, i) => [buffer, arrays[i]!]))
 }
 

@@ -1,11 +1,21 @@
 // shared-weight.ts: a frozen weight that is kept once, for all graphs and plans that read it.
 import { isLazy, type LazyWeight, readWeight } from './lazy-weight.js'
 import { inRows } from './panels.js'
-import type { Weight, WeightFormat } from './weight.js'
+import { releaseWeight, type Weight, type WeightFormat } from './weight.js'
+
+/** A weight in the memory of a device. */
+interface DeviceCopy {
+  users: number
+  readonly made: Promise<Weight>
+  /** Undefined until it is made. */
+  weight: Weight | undefined
+}
 
 /** The numbers of a weight, kept once in the layout that somebody asked for last. */
 export class SharedWeight {
   #kept: Weight | LazyWeight
+  /** By device. */
+  readonly #copies = new Map<number, DeviceCopy>()
 
   /** A weight that is kept as `weight` at first, in its file until somebody reads it if it is lazy. */
   constructor(weight: Weight | LazyWeight) {
@@ -32,11 +42,48 @@ export class SharedWeight {
     return isLazy(this.#kept) ? this.#kept : undefined
   }
 
-  /** The weight in the layout in which it is kept. One in a file is read first, and kept in memory from then on. */
+  /**
+   * The weight in the layout in which it is kept. One in a file is read first, and kept in memory from then on unless a device
+   * has it.
+   */
   get kept(): Weight {
     const weight = readWeight(this.#kept)
-    this.#kept = weight
+    if (this.#copies.size === 0) this.#kept = weight
     return weight
+  }
+
+  /** The weight in the memory of a device, whose arrays have no elements for JavaScript; undefined where it is not there. */
+  on(device: number | undefined): Weight | undefined {
+    return device === undefined ? undefined : this.#copies.get(device)?.weight
+  }
+
+  /**
+   * Has the weight in the memory of a device, too, until everybody who asked for that is done with it.
+   * @param copy - puts it there
+   * @returns what says that the caller is done with it
+   * @throws whatever `copy` does
+   */
+  async copyTo(device: number, copy: () => Promise<Weight>): Promise<Disposable> {
+    const known = this.#copies.get(device) ?? { users: 0, made: copy(), weight: undefined }
+    this.#copies.set(device, known)
+    known.users++
+    let used = true
+    const done = {
+      [Symbol.dispose]: () => {
+        if (!used) return
+        used = false
+        if (--known.users > 0) return
+        this.#copies.delete(device)
+        if (known.weight) releaseWeight(known.weight)
+      },
+    }
+    try {
+      known.weight = await known.made
+      return done
+    } catch (error) {
+      done[Symbol.dispose]()
+      throw error
+    }
   }
 
   /** The weight in rows: a copy where it is kept in panels. */

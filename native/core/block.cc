@@ -52,16 +52,18 @@ const char* memory_kind_name(MemoryKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-Block::Block(MemoryKind kind, void* data, size_t bytes, int device, std::function<void()> release)
+Block::Block(MemoryKind kind, void* data, size_t bytes, int device, std::function<void()> release,
+             void* on_device)
     : kind(kind),
       data(static_cast<std::byte*>(data)),
       bytes(bytes),
       device(device),
+      on_device(static_cast<std::byte*>(on_device ? on_device : data)),
       release_(std::move(release)) {}
 
 std::shared_ptr<Block> Block::adopt(MemoryKind kind, void* data, size_t bytes, int device,
-                                    std::function<void()> release) {
-  const std::shared_ptr<Block> block(new Block(kind, data, bytes, device, std::move(release)));
+                                    std::function<void()> release, void* on_device) {
+  const std::shared_ptr<Block> block(new Block(kind, data, bytes, device, std::move(release), on_device));
   Registry& registry = Registry::get();
   std::lock_guard lock(registry.mutex);
   registry.blocks[address_of(data)] = {block, bytes};

@@ -23,9 +23,10 @@ class Block {
   // Allocates zero-filled ordinary memory; large blocks ask for huge pages. Throws ERR_OUT_OF_MEMORY.
   static std::shared_ptr<Block> allocate_host(size_t bytes);
 
-  // Takes over memory that `release` frees, on whichever thread drops the last reference.
+  // Takes over memory that `release` frees, on whichever thread drops the last reference. `on_device`: see
+  // below; null where it is `data`.
   static std::shared_ptr<Block> adopt(MemoryKind kind, void* data, size_t bytes, int device,
-                                      std::function<void()> release);
+                                      std::function<void()> release, void* on_device = nullptr);
 
   // The live block that holds [address, address + bytes), or null. This is how a typed array over our memory
   // is recognised.
@@ -39,9 +40,13 @@ class Block {
   std::byte* const data;
   const size_t bytes;
   const int device;  // CUDA ordinal, -1 for host memory
+  // Where the device finds what the process knows at `data`: elsewhere for memory of a device that the CPU
+  // cannot read, whose stand-in at `data` is never written.
+  std::byte* const on_device;
 
  private:
-  Block(MemoryKind kind, void* data, size_t bytes, int device, std::function<void()> release);
+  Block(MemoryKind kind, void* data, size_t bytes, int device, std::function<void()> release,
+        void* on_device);
   std::function<void()> release_;
 };
 

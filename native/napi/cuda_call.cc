@@ -40,8 +40,8 @@ void* CudaCall::put(Napi::Object array, void* data, const Footprint& touched, Ac
   if (bytes == 0) return nullptr;  // no address of the host reaches the device
   std::shared_ptr<Block> block = Block::find(data, bytes);
   if (block && cuda::reaches(device_, *block)) {
-    staging_->keep(std::move(block));
-    return data;
+    staging_->keep(block);
+    return cuda::on_device(*block, data);
   }
   const size_t index = staging_->size();
   void* address = staging_->add(data, bytes, access);

@@ -52,7 +52,7 @@ Placement CudaPlan::placement() {
 void* CudaPlan::put(Napi::Object array, void* data, const Footprint& touched, Access access) {
   const int64_t bytes = touched.span().end;
   if (bytes == 0) return nullptr;  // no address of the host reaches the device
-  if (plan_.reaches(data, bytes)) return data;
+  if (void* address = plan_.reach(data, bytes)) return address;
   Napi::ArrayBuffer buffer = array.As<Napi::TypedArray>().ArrayBuffer();
   if (!buffer.IsArrayBuffer()) {
     throw Error("ERR_UNSUPPORTED", "the cuda backend reads no SharedArrayBuffer; copy it: array.slice()");

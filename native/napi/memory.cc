@@ -11,6 +11,8 @@
 
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/memory.h"
+#include "backend/cuda/runtime/memory_speed.h"
+#include "backend/cuda/runtime/staging.h"
 #include "core/block.h"
 #include "core/error.h"
 #include "napi/job.h"
@@ -147,6 +149,31 @@ Napi::Value memory_allocate(const Napi::CallbackInfo& info) {
       [](Napi::Env env, const Allocation& made) { return wrap(env, made.block, made.cuda); });
 }
 
+Napi::Value memory_allocate_apart(const Napi::CallbackInfo& info) {
+  cuda::Device& device = cuda::Device::get(info[0].ToNumber().Int32Value());
+  const auto make = [&device, bytes = size_of(info[1])] {
+    return cuda::allocate_apart(device, cuda::memory_choice(device).resident, bytes);
+  };
+  return start_query<std::shared_ptr<Block>>(
+      info.Env(), make,
+      [](Napi::Env env, const std::shared_ptr<Block>& block) { return wrap(env, block, true); });
+}
+
+Napi::Value memory_upload(const Napi::CallbackInfo& info) {
+  const std::shared_ptr<Block> block = handle_of(info[0]).block;
+  size_t count;
+  const std::byte* source = bytes_of(info[2], count);
+  const std::byte* known = range(*block, size_of(info[1]), count);
+  if (block->device < 0) throw Error("ERR_ARGUMENT", "the block is in ordinary memory");
+  cuda::Device& device = cuda::Device::get(block->device);
+  std::vector<Napi::ObjectReference> references;
+  references.push_back(Napi::Persistent(info[2].As<Napi::Object>()));
+  const auto work = [&device, block, known, source, count] {
+    if (count > 0) cuda::upload(device, cuda::on_device(*block, known), source, static_cast<int64_t>(count));
+  };
+  return start_job(info.Env(), work, std::move(references));
+}
+
 Napi::Value memory_allocate_host(const Napi::CallbackInfo& info) {
   return wrap(info.Env(), Block::allocate_host(size_of(info[0])), false);
 }
@@ -157,7 +184,7 @@ Napi::Value memory_view(const Napi::CallbackInfo& info) {
   Handle& handle = handle_of(info[0]);
   const size_t bytes = size_of(info[2]);
   std::byte* data = range(*handle.block, size_of(info[1]), bytes);
-  if (handle.block->kind == MemoryKind::kDevice)
+  if (handle.block->kind == MemoryKind::kDevice && handle.block->on_device == handle.block->data)
     throw Error("ERR_NO_ZERO_COPY", "the CPU cannot read device memory");
   auto view = std::make_shared<View>();
   view->block = handle.block;

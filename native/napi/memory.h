@@ -10,6 +10,14 @@ namespace spark::napi {
 // when the kind needs it, off the JavaScript thread.
 Napi::Value memory_allocate(const Napi::CallbackInfo& info);
 
+// allocateApart(ordinal, bytes): a promise of { handle, kind, cuda } for memory that an open CUDA device
+// reads fastest. Views of it may have no elements, but name it to plans on that device.
+Napi::Value memory_allocate_apart(const Napi::CallbackInfo& info);
+
+// upload(handle, offset, source): a promise of undefined, settled when the bytes of a Uint8Array, which must
+// be held, are where the device of the block finds them.
+Napi::Value memory_upload(const Napi::CallbackInfo& info);
+
 // allocateHost(bytes): { handle, kind, cuda } at once.
 Napi::Value memory_allocate_host(const Napi::CallbackInfo& info);
 

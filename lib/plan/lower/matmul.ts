@@ -39,7 +39,8 @@ export function storedWeight(ctx: Lowering, i: number, transposed: boolean): Sym
 function layerWeight(ctx: Lowering, i: number, transposed: boolean): Symbolic<Weight> | undefined {
   const { weight } = ctx.input(i)
   if (weight?.transposed !== transposed) return undefined
-  return operandsOfWeight(ctx.packs ? weight.shared.kept : weight.shared.inRows())
+  const { shared } = weight
+  return operandsOfWeight(shared.on(ctx.target.device) ?? (ctx.packs ? shared.kept : shared.inRows()))
 }
 
 /** Input 0 in the order of the columns of input 1, where {@link layerWeight} gives that as it is stored. */

@@ -63,11 +63,11 @@ DevicePlan::Role DevicePlan::role_of(const void* data, Range touched) const {
   return Role::kPassing;
 }
 
-bool DevicePlan::reaches(const void* data, int64_t bytes) {
+void* DevicePlan::reach(const void* data, int64_t bytes) {
   std::shared_ptr<Block> block = Block::find(data, bytes);
-  if (!block || !cuda::reaches(device_, *block)) return false;
-  blocks_.push_back(std::move(block));
-  return true;
+  if (!block || !reaches(device_, *block)) return nullptr;
+  blocks_.push_back(block);
+  return on_device(*block, data);
 }
 
 void* DevicePlan::put(std::byte* buffer, int64_t buffer_bytes, const void* data, const Footprint& touched,

@@ -46,8 +46,8 @@ class DevicePlan {
   // Says what the role of `bytes` at `data` is; kPassing unless it is said.
   void declare(const void* data, int64_t bytes, Role role);
 
-  // Whether the device reaches `bytes` at `data` where they are; keeps their block.
-  bool reaches(const void* data, int64_t bytes);
+  // Where the device reaches `bytes` at `data` without a copy, or null; keeps their block.
+  void* reach(const void* data, int64_t bytes);
 
   // Address on the device of an operand at `data`, of whose bytes `touched` are, in the buffer of
   // `buffer_bytes` at `buffer`.

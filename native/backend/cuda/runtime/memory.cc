@@ -1,6 +1,8 @@
 // memory.cc: device memory: blocks and pools.
 #include "backend/cuda/runtime/memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -88,6 +90,26 @@ std::shared_ptr<Block> allocate(Device& device, MemoryKind kind, size_t bytes) {
     free_raw(device, kind, data);
     device.live_blocks -= 1;
   });
+}
+
+std::shared_ptr<Block> allocate_apart(Device& device, MemoryKind kind, size_t bytes) {
+  bytes = in_words(bytes);
+  if (kind != MemoryKind::kDevice) return allocate(device, kind, bytes);
+  DeviceScope scope(device);
+  void* memory = allocate_raw(device, kind, bytes);
+  constexpr int kUntouched = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* stand_in = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, kUntouched, -1, 0);
+  if (stand_in == MAP_FAILED) {
+    free_raw(device, kind, memory);
+    throw Error("ERR_OUT_OF_MEMORY", message("the machine refused addresses for ", bytes, " bytes"));
+  }
+  device.live_blocks += 1;
+  const auto release = [&device, kind, memory, stand_in, bytes] {
+    free_raw(device, kind, memory);
+    munmap(stand_in, bytes);
+    device.live_blocks -= 1;
+  };
+  return Block::adopt(kind, stand_in, bytes, device.ordinal, release, memory);
 }
 
 void zero(Device& device, const Block& block) {

@@ -21,6 +21,13 @@ HostMemory free_memory(Device& device, MemoryKind kind);
 // when the device lacks managed memory, ERR_CUDA.
 std::shared_ptr<Block> allocate(Device& device, MemoryKind kind, size_t bytes);
 
+// A block of the kind that a device reads fastest, for what upload() writes and kernels read. Where the CPU
+// cannot read that kind, the process knows it by addresses at which there are zeros.
+std::shared_ptr<Block> allocate_apart(Device& device, MemoryKind kind, size_t bytes);
+
+// Bytes of the whole words that kernels read of so many bytes: word_at() of block_formats.h.
+constexpr size_t in_words(size_t bytes) { return (bytes + 3) / 4 * 4; }
+
 // Fills with zeros and waits for it.
 void zero(Device& device, const Block& block);
 
@@ -35,6 +42,11 @@ void advise(Device& device, const Block& block, int advice, bool gpu);
 
 // Whether kernels on `device` can use the memory of `block` where it is.
 bool reaches(const Device& device, const Block& block);
+
+// Where a device that reaches a block finds what the process knows at `data`.
+inline std::byte* on_device(const Block& block, const void* data) {
+  return block.on_device + (static_cast<const std::byte*>(data) - block.data);
+}
 
 // Memory kept for the next one who asks, by size, for what is enqueued on a stream.
 class Pool {

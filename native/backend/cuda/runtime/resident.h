@@ -24,8 +24,8 @@ class Resident {
 
   const std::shared_ptr<Block>& block() const { return block_; }
 
-  // Fills the copy unless that is done, in pieces through pinned memory, and waits for the device: not for
-  // the JavaScript thread. Whoever comes meanwhile waits as well; after an error the next call tries again.
+  // Fills the copy unless that is done, by upload(): not for the JavaScript thread. Whoever comes meanwhile
+  // waits as well; after an error the next call tries again.
   void upload();
 
  private:

@@ -1,6 +1,8 @@
 // staging.cc: copies of host operands through pinned memory.
 #include "backend/cuda/runtime/staging.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "backend/cuda/runtime/device.h"
@@ -8,6 +10,47 @@
 #include "core/error.h"
 
 namespace spark::cuda {
+namespace {
+
+// Bytes of a piece: two of them are pinned during an upload.
+constexpr int64_t kPiece = int64_t{16} << 20;
+
+// Two pieces of pinned memory, one of which is filled while the other is on its way.
+class Pieces {
+ public:
+  Pieces(Device& device, int64_t bytes) : device_(device) {
+    for (Pool::Piece& piece : pieces_) piece = device.staging().take(static_cast<size_t>(bytes));
+  }
+  ~Pieces() {
+    for (const Pool::Piece& piece : pieces_) device_.staging().give(piece);
+  }
+  Pieces(const Pieces&) = delete;
+  Pieces& operator=(const Pieces&) = delete;
+
+  void* operator[](int64_t i) const { return pieces_[static_cast<size_t>(i % 2)].data; }
+
+ private:
+  Device& device_;
+  std::array<Pool::Piece, 2> pieces_;
+};
+
+}  // namespace
+
+void upload(Device& device, std::byte* target, const std::byte* data, int64_t bytes) {
+  const DeviceScope scope(device);
+  const Pieces pieces(device, std::min(bytes, kPiece));
+  const auto address = [](const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); };
+  Stream& stream = device.stream();
+  for (int64_t begin = 0, i = 0; begin < bytes; begin += kPiece, ++i) {
+    const auto size = static_cast<size_t>(std::min(kPiece, bytes - begin));
+    std::memcpy(pieces[i], data + begin, size);
+    stream.synchronize();  // the piece before this one has arrived
+    device.check(
+        device.driver.cuMemcpyAsync(address(target + begin), address(pieces[i]), size, stream.handle()),
+        "copying weights");
+  }
+  stream.synchronize();
+}
 
 Staging::~Staging() {
   if (!passed_ && !(operands_.empty() && blocks_.empty())) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -13,6 +14,10 @@ namespace spark::cuda {
 
 // What an operation does with an operand.
 enum class Access { kRead, kWrite, kReadWrite };
+
+// Copies ordinary memory to where a device finds `target`, in pieces through pinned memory, and waits for it:
+// not for the JavaScript thread.
+void upload(Device& device, std::byte* target, const std::byte* data, int64_t bytes);
 
 // What one operation works on: staged operands, and blocks that it uses where they are. One that ends before
 // wait() or passed() waits for the device, which may still be using it after a failure half-way.

@@ -34,7 +34,7 @@ export interface ConstantSource {
   /** Reads them. Called at each access, so that a model may be larger than memory. */
   read(): Uint8Array
   /** As `read`, to memory that nobody else has and without holding the JavaScript thread up. */
-  load?(): Promise<Uint8Array>
+  load?: (() => Promise<Uint8Array>) | undefined
   /** The same numbers as a weight of a precision mode. */
   readonly weight?: ConstantWeight
   /** Whether reading costs nothing, because the bytes are there all the time. */

@@ -24,14 +24,19 @@ export function sharedConstant(
   use: Omit<ConstantWeight, 'shared'>,
 ): Constant {
   const { rows, cols } = shared
-  const read = (): Uint8Array => {
-    const decoded = decodeWeight(shared.kept)
+  const decode = (weight: Weight): Uint8Array => {
+    const decoded = decodeWeight(weight)
     const values = use.order ? byFeatures(decoded, use.order) : decoded
     const elements = use.transposed ? transpose(values, rows, cols) : values
     return new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength)
   }
+  const read = (): Uint8Array => decode(shared.kept)
   return Constant.lazy('f32', shape, {
     ...{ byteLength: 4 * rows * cols, read, weight: { shared, ...use } },
+    get load() {
+      const { lazy } = shared
+      return lazy && (async () => decode(await lazy.load()))
+    },
     get fileParts() {
       return shared.lazy?.fileParts
     },

@@ -1,7 +1,7 @@
 // device-memory.ts: constants in the memory of a device: read from files to there, or moved there.
 import type { ElementArray, ElementType } from '../core/dtype.js'
 import { formatInfo, weightSizes } from '../weights/formats.js'
-import { bytesOfRows, type LazyWeight } from '../weights/lazy-weight.js'
+import { bytesOfRows, type LazyWeight, type Release } from '../weights/lazy-weight.js'
 import { arraysOf, type Weight } from '../weights/weight.js'
 import type { HeldArray } from './kernels.js'
 
@@ -25,12 +25,11 @@ export interface DeviceMemory {
    * @throws SparkError ERR_OUT_OF_MEMORY, with numbers; ERR_CUDA
    */
   allocate(dtype: ElementType, count: number): Promise<DeviceArray>
-  /** Frees memory that nobody else has, so that it goes at once. */
-  release(buffer: ArrayBuffer): void
+  readonly release: Release
 }
 
 /** Bytes of a file that are read while those before them are on their way. */
-const pieceBytes = 1 << 22
+const pieceBytes = 1 << 21
 
 /** Reads `bytes` from `at` on. */
 export type ReadPiece = (at: number, bytes: Uint8Array) => Promise<void>
@@ -39,20 +38,29 @@ export type ReadPiece = (at: number, bytes: Uint8Array) => Promise<void>
  * Fills an array piece by piece: one piece is read while the one before it is on its way.
  * @param unit - bytes that are not divided
  */
-async function fillInPieces(target: DeviceArray, unit: number, read: ReadPiece): Promise<void> {
+async function fillInPieces(
+  memory: DeviceMemory,
+  target: DeviceArray,
+  unit: number,
+  read: ReadPiece,
+): Promise<void> {
   const { byteLength } = target.array
-  const step = unit * Math.max(1, Math.floor(pieceBytes / unit))
-  const pieces = [new Uint8Array(Math.min(step, byteLength)), new Uint8Array(Math.min(step, byteLength))]
+  const step = Math.min(byteLength, unit * Math.max(1, Math.floor(pieceBytes / unit)))
+  const pieces = Array.from({ length: byteLength > step ? 2 : 1 }, () => new Uint8Array(step))
   let filling = Promise.resolve()
-  for (let at = 0, i = 0; at < byteLength; at += step, i++) {
-    const piece = pieces[i % 2]!.subarray(0, Math.min(step, byteLength - at))
-    const reading = read(at, piece)
-    await Promise.allSettled([reading, filling])
+  try {
+    for (let at = 0, i = 0; at < byteLength; at += step, i++) {
+      const piece = pieces[i % 2]!.subarray(0, byteLength - at)
+      const reading = read(at, piece)
+      await Promise.allSettled([reading, filling])
+      await filling
+      await reading
+      filling = target.fill(at, piece)
+    }
     await filling
-    await reading
-    filling = target.fill(at, piece)
+  } finally {
+    for (const { buffer } of pieces) memory.release(buffer)
   }
-  await filling
 }
 
 /** Fills new memory of a device; gives it back where that fails. */
@@ -76,7 +84,7 @@ export async function readToDevice(
   read: ReadPiece,
 ): Promise<DeviceArray> {
   const target = await memory.allocate(dtype, count)
-  return filled(target, () => fillInPieces(target, unit, read))
+  return filled(target, () => fillInPieces(memory, target, unit, read))
 }
 
 /**
@@ -108,7 +116,7 @@ export async function loadToDevice(memory: DeviceMemory, weight: LazyWeight): Pr
     const data = await readToDevice(memory, { dtype, count, unit }, read)
     return { format, rows, cols, data: data.array, owner: ownerOf([data]) } as Weight
   }
-  const read = await weight.load()
+  const read = await weight.load(memory.release)
   const copies: [name: string, copy: DeviceArray][] = []
   try {
     for (const [name, array] of arraysOf(read)) {

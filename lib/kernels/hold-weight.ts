@@ -81,7 +81,7 @@ export class PanelLoader {
    * @throws SparkError ERR_OUT_OF_MEMORY, and what reading the file does
    */
   async load(weight: LazyWeight): Promise<Weight> {
-    if (!weight.loadRows) return inPanels(this.#kernels, await weight.load())
+    if (!weight.loadRows) return inPanels(this.#kernels, await weight.load(this.#kernels.release))
     const { format, rows, cols } = weight
     const panels = panelsFor(this.#kernels, weight)
     this.#kernels.hold(panels)

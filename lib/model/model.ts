@@ -305,8 +305,17 @@ export class Model implements Disposable {
       this.#last = done.catch(() => undefined)
       return unlessAborted(done, signal)
     }
+    const afterRuns = (free: () => void): void => {
+      this.#last = this.#last.then(free)
+    }
     const outputs = this.outputs.map(({ name }) => name)
-    const source = { inputs: this.graph.inputs, outputs, enqueue, communicator: this.#communicator }
+    const source = {
+      inputs: this.graph.inputs,
+      outputs,
+      enqueue,
+      afterRuns,
+      communicator: this.#communicator,
+    }
     return new StatefulModel(source, statePairs(this, pairs), options)
   }
 

@@ -24,6 +24,8 @@ export interface StatefulSource {
   readonly outputs: readonly string[]
   /** Does work on the engine after all runs that were asked for before. */
   readonly enqueue: <T>(work: (engine: Engine) => Promise<T>, signal?: AbortSignal) => Promise<T>
+  /** Frees something after these runs, whether the model is still open or not. */
+  readonly afterRuns: (free: () => void) => void
   /** The rank that the model is, if it is one. */
   readonly communicator: ModelOptions['communicator']
 }
@@ -188,11 +190,10 @@ export class StatefulModel implements Disposable {
   dispose(): void {
     if (this.#isDisposed) return
     this.#isDisposed = true
-    const free = async (): Promise<void> => {
+    this.#source.afterRuns(() => {
       this.#group.dispose()
       this.#drop()
-    }
-    void this.#source.enqueue(free).catch(() => undefined)
+    })
   }
 
   /** As {@link StatefulModel.dispose}. */

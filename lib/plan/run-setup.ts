@@ -45,9 +45,9 @@ function storedConstant({ storage, initial }: Buffer): StoredConstant | undefine
 }
 
 async function loadConstant({ constant, load }: StoredConstant): Promise<ElementArray> {
-  const { buffer } = await load()
+  const { buffer, byteOffset } = await load()
   const type = elementArrayOf(constant.dtype) as Float32ArrayConstructor
-  return new type(buffer as ArrayBuffer)
+  return new type(buffer as ArrayBuffer, byteOffset, constant.count)
 }
 
 /**

@@ -3,7 +3,10 @@ import { elementArrayOf } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import type { FilePart } from './file-parts.js'
 import { type BlockWeightFormat, formatInfo, type WeightFormat, weightSizes } from './formats.js'
-import type { FloatWeight, Weight } from './weight.js'
+import { arraysOf, type FloatWeight, type Weight } from './weight.js'
+
+/** Frees memory that nobody else has, so that it goes at once. */
+export type Release = (buffer: ArrayBuffer) => void
 
 /** A weight in rows whose elements are read when somebody asks for them, each time anew. */
 export interface LazyWeight {
@@ -15,8 +18,11 @@ export interface LazyWeight {
   readonly cols: number
   /** Reads it, and waits. */
   read(): Weight
-  /** Reads it to memory that nobody else has, without holding the JavaScript thread up. */
-  load(): Promise<Weight>
+  /**
+   * Reads it to memory that nobody else has, without holding the JavaScript thread up.
+   * @param release - for what was needed in between. Default: the garbage collector frees it
+   */
+  load(release?: Release): Promise<Weight>
   /** Where in files what it reads is, for a weight in rows one row after the other; missing where it is in none. */
   readonly fileParts?: readonly FilePart[]
   /** Reads the bytes of the rows from `from` on, as many as fit; missing where rows cannot be read on their own. */
@@ -42,7 +48,13 @@ export function changedWhenRead(
     rows,
     cols,
     read: () => change(weight.read()),
-    load: async () => change(await weight.load()),
+    async load(release) {
+      const read = await weight.load(release)
+      const changed = change(read)
+      const kept = new Set(arraysOf(changed).map(([, { buffer }]) => buffer))
+      for (const [, { buffer }] of arraysOf(read)) if (!kept.has(buffer)) release?.(buffer as ArrayBuffer)
+      return changed
+    },
   }
 }
 

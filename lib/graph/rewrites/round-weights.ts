@@ -8,6 +8,7 @@ import type { NVFP4Recipe } from '../../precision/kernel-args.js'
 import { quantizeNVFP4 } from '../../precision/nvfp4.js'
 import { storeWeight } from '../../weights/encode.js'
 import { isBlockFormat, type WeightFormat, weightFormats } from '../../weights/formats.js'
+import type { LazyWeight, Release } from '../../weights/lazy-weight.js'
 import type { Weight } from '../../weights/weight.js'
 import { givenInt, intOf } from '../attributes.js'
 import { Constant } from '../constant.js'
@@ -116,28 +117,54 @@ const modeFormats: Readonly<Partial<Record<Precision, WeightFormat>>> = { fp16: 
 /** Formats whose codes products take as they are, since bf16 holds each of them. */
 const codesInBf16: readonly WeightFormat[] = ['f8_e4m3', 'nvfp4']
 
-/** The weight in the format of `mode`; undefined where the format cannot hold its rows. */
+/** What {@link storeWeight} makes of floats. */
+const roundedFormats: Readonly<Record<Precision, WeightFormat>> = {
+  fp32: 'f32',
+  fp16: 'f16',
+  bf16: 'bf16',
+  fp8: 'f8_e4m3',
+  nvfp4: 'nvfp4',
+}
+
+/** The weight in the format of `mode`, rounded when it is read where it is in a file; undefined where the format cannot hold its rows. */
 function roundedWeight(
   name: string,
-  { shape, count, data }: Constant,
+  constant: Constant,
   layout: RowLayout,
   mode: Precision,
   recipe: NVFP4Recipe,
-): Weight | undefined {
+): Weight | LazyWeight | undefined {
+  const { shape, count, load } = constant
   const rows = layout === 'rows' ? shape[0]! : shape[1]!
   const cols = count / rows
   if (count === 0 || (mode === 'nvfp4' && cols % weightFormats.nvfp4.block !== 0)) return undefined
-  const values = data as Float32Array
-  const matrix = layout === 'rows' ? values : transpose(values, cols, rows)
-  const weight =
-    mode === 'nvfp4'
-      ? quantizeNVFP4(matrix, [rows, cols], { recipe })
-      : Tensor.from(matrix, { shape: [rows, cols] })
-  return storeWeight(weight, mode, `weight '${name}'`)
+  const round = (values: Float32Array, release?: Release): Weight => {
+    const matrix = layout === 'rows' ? values : transpose(values, cols, rows)
+    const weight =
+      mode === 'nvfp4'
+        ? quantizeNVFP4(matrix, [rows, cols], { recipe })
+        : Tensor.from(matrix, { shape: [rows, cols] })
+    const stored = storeWeight(weight, mode, `weight '${name}'`)
+    for (const { buffer } of new Set([values, matrix])) release?.(buffer as ArrayBuffer)
+    return stored
+  }
+  const read = (): Weight => round(constant.data as Float32Array)
+  if (!load) return read()
+  const format = roundedFormats[mode]
+  return { format, rows, cols, read, load: async release => round(elementsOf(await load()), release) }
 }
 
+/** Elements in memory that nobody else has. */
+const elementsOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Float32Array =>
+  new Float32Array(buffer, byteOffset, byteLength / Float32Array.BYTES_PER_ELEMENT)
+
 /** The weight as a constant of f32. */
-function constantOf(weight: Constant, stored: Weight, layout: RowLayout, looped: boolean): Constant {
+function constantOf(
+  weight: Constant,
+  stored: Weight | LazyWeight,
+  layout: RowLayout,
+  looped: boolean,
+): Constant {
   const constant = weightConstant(weight.shape, stored, { transposed: layout === 'columns' })
   return looped ? Constant.from('f32', constant.shape, constant.data) : constant
 }

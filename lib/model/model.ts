@@ -32,6 +32,7 @@ import {
 } from './model-options.js'
 import { describeValue, type ModelValue } from './model-value.js'
 import { type AnyTensor, type ModelOutput, type OutputTypes, outputOf, type RunResults } from './results.js'
+import { RunQueue, unlessAborted } from './run-queue.js'
 import { type StatePairs, statePairs } from './state-pairs.js'
 import { StatefulModel, type StatefulSource, type StateOptions } from './stateful-model.js'
 
@@ -76,7 +77,7 @@ export class Model implements Disposable {
   readonly #variants = new Map<string, Variant>()
   readonly #feedAreas = new FeedAreas()
   /** Settles when the last run that was asked for has ended. */
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #queue = new RunQueue()
   /** What ran last. */
   #ran: Engine | undefined
 
@@ -193,7 +194,7 @@ export class Model implements Disposable {
     const indices = outputs && outputIndices(this.graph, outputs, 'options.outputs')
     const variant = this.#variantFor(feeds)
     const { values: inputs, release } = this.#feedAreas.copy(variant.inputs, feeds)
-    const results = this.#last.then(async () => {
+    const results = this.#queue.add(async () => {
       try {
         signal?.throwIfAborted()
         const engine = await variant.open()
@@ -205,7 +206,6 @@ export class Model implements Disposable {
         release()
       }
     })
-    this.#last = results.catch(() => undefined)
     return Object.fromEntries(await unlessAborted(results, signal)) as RunResults<T>
   }
 
@@ -222,13 +222,11 @@ export class Model implements Disposable {
     expectInteger('options.runs', runs, 1)
     const variant = this.#variantFor(feeds)
     const inputs = copyFeeds(variant.inputs, feeds)
-    const times = this.#last.then(async () => {
+    return this.#queue.add(async () => {
       const engine = await variant.open()
       await engine.run(inputs)
       return engine.profile(runs)
     })
-    this.#last = times.catch(() => undefined)
-    return times
   }
 
   /**
@@ -236,7 +234,7 @@ export class Model implements Disposable {
    * engines, and before the first run behind the first call, which begins to measure.
    */
   async deviceMs(): Promise<number | null> {
-    return this.#last.then(() => this.#ran?.deviceMs?.() ?? null)
+    return this.#queue.add(() => this.#ran?.deviceMs?.() ?? null)
   }
 
   /**
@@ -298,16 +296,13 @@ export class Model implements Disposable {
   bindState(pairs?: StatePairs, options: StateOptions = {}): StatefulModel {
     this.#open()
     const enqueue: StatefulSource['enqueue'] = (work, signal) => {
-      const done = this.#last.then(() => {
+      const done = this.#queue.add(() => {
         signal?.throwIfAborted()
         return work(this.#open())
       })
-      this.#last = done.catch(() => undefined)
       return unlessAborted(done, signal)
     }
-    const afterRuns = (free: () => void): void => {
-      this.#last = this.#last.then(free)
-    }
+    const afterRuns: StatefulSource['afterRuns'] = free => void this.#queue.add(free)
     const outputs = this.outputs.map(({ name }) => name)
     const source = {
       inputs: this.graph.inputs,
@@ -337,13 +332,11 @@ export class Model implements Disposable {
    */
   async trim(): Promise<void> {
     const engine = this.#open()
-    const done = this.#last.then(async () => {
+    await this.#queue.add(async () => {
       engine.trim?.()
       for (const variant of this.#variants.values()) await variant.trim?.()
       this.#feedAreas.trim()
     })
-    this.#last = done.catch(() => undefined)
-    await done
   }
 
   /** Frees what was compiled, once all runs that were asked for have ended; a second dispose is a no-op. */
@@ -352,7 +345,7 @@ export class Model implements Disposable {
     this.#engine = undefined
     if (!engine) return
     const variants = [...this.#variants.values()]
-    this.#last = this.#last.then(async () => {
+    void this.#queue.add(async () => {
       engine.dispose()
       for (const { open } of variants) (await open()).dispose()
     })
@@ -388,21 +381,5 @@ export class Model implements Disposable {
     const variant = { inputs, open, trim }
     this.#variants.set(key, variant)
     return variant
-  }
-}
-
-/** Settles as `work` does, or rejects as soon as `signal` is aborted. */
-async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return work
-  let stop: () => void = () => undefined
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason)
-    signal.addEventListener('abort', stop, { once: true })
-    if (signal.aborted) stop()
-  })
-  try {
-    return await Promise.race([work, aborted])
-  } finally {
-    signal.removeEventListener('abort', stop)
   }
 }

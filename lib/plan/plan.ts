@@ -1,5 +1,4 @@
 // plan.ts: a compiled graph on a backend.
-import { argumentError, expectAttached } from '../core/checks.js'
 import type { ElementArray } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { atOnce, Pacer } from '../core/paced.js'
@@ -9,6 +8,7 @@ import type { Kernels, PreparedSteps } from '../kernels/kernels.js'
 import { type BindContext, type BindOptions, type BoundProgram, type BufferArrays, bind } from './bind.js'
 import { Blueprint } from './blueprint.js'
 import { type CompileOptions, compilePaced, optionsFor } from './compile.js'
+import { feed } from './feed.js'
 import { type Folded, fold } from './folded.js'
 import { prepare } from './prepare.js'
 import { type Binding, type Buffer, constantBytesOf, operandsOf, type Program } from './program.js'
@@ -101,9 +101,15 @@ export class PlanTemplate implements Disposable {
     { over, ...memory }: TemplateMemory,
     held: Folded | undefined,
   ): Promise<Plan> {
-    const [program, folded, kernels] = [this.program, this.#folded.arrays, this.#kernels]
-    const areas = memory.arena && this.#areas
-    const context = { values, folded, kernels, areas, ...memory, over: over?.arrays }
+    const [{ program }, { arrays: folded }, kernels] = [this, this.#folded, this.#kernels]
+    const context = {
+      values,
+      folded,
+      kernels,
+      areas: memory.arena && this.#areas,
+      ...memory,
+      over: over?.arrays,
+    }
     const bound = await pacer.do(bind(program, this.#options, context))
     if (program.sizing.length > 0) {
       const sizing = await prepare(this.#kernels, await pacer.do(bound.bind(program.sizing)), pacer)
@@ -253,7 +259,7 @@ export class Plan implements Disposable {
     signal?: AbortSignal,
   ): Promise<Record<string, ElementArray>> {
     await this.#alone(steps => {
-      this.#feed(feeds)
+      feed(this.#bound, feeds)
       return steps.run(signal)
     })
     return Object.fromEntries(this.outputs.map(({ name, buffer }) => [name, this.#bound.arrayOf(buffer)]))
@@ -375,27 +381,6 @@ export class Plan implements Disposable {
       await work(this.#steps)
     } finally {
       this.#running = false
-    }
-  }
-
-  #feed(feeds: Readonly<Record<string, ElementArray>>): void {
-    for (const name of Object.keys(feeds)) {
-      if (!this.inputs.some(input => input.name === name)) {
-        const known = this.inputs.map(input => input.name).join(', ')
-        throw new SparkError('ERR_ARGUMENT', `the plan has no input '${name}'; it has: ${known}`)
-      }
-    }
-    for (const { name, dtype, shape, buffer } of this.inputs) {
-      const [given, area] = [feeds[name], this.#bound.arrayOf(buffer)]
-      if (ArrayBuffer.isView(given)) expectAttached(`feeds['${name}']`, given)
-      if (given?.constructor !== area.constructor) {
-        throw argumentError(`feeds['${name}']`, `a ${area.constructor.name} for ${dtype}`, given)
-      }
-      if (given.length !== area.length) {
-        const needed = `[${shape.join(', ')}] has ${area.length}`
-        throw new SparkError('ERR_SHAPE', `feeds['${name}'] has ${given.length} elements, but ${needed}`)
-      }
-      ;(area as Float64Array).set(given as Float64Array)
     }
   }
 }

@@ -3,6 +3,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import { mkdtemp } from 'node:fs/promises'
 import t from 'tap'
 import { writeModel } from '../../bench/gpu-static/plans.js'
 import { matrixElements } from '../../bench/random-llama.js'
@@ -99,16 +100,23 @@ t.test('load and first run take 1.1 times the weights at most', async t => {
   const few = { ...sizes, hidden: 1024, inner: 2048, layers: 2, heads: 16 }
   const many = { ...few, layers: 12 }
   const elements = matrixElements(many) - matrixElements(few)
-  const fileOf = (format: 'BF16' | 'F32', all: typeof few): Promise<string> => writeModel(folder, format, all)
-  const small = await fileOf('BF16', { ...sizes, layers: many.layers })
-  const rounded = [await fileOf('BF16', few), await fileOf('BF16', many), await fileOf('F32', many)]
-  const [base, bf16, f32] = await peaksOf('bf16', small, rounded)
-  const plain = await peaksOf('fp32', small, [await fileOf('F32', few), rounded[2]!])
+  const all = { few, many, small: { ...sizes, layers: many.layers } }
+  const fileOf = async (format: 'BF16' | 'F32', name: keyof typeof all): Promise<string> =>
+    writeModel(await mkdtemp(`${folder}/`), format, all[name])
+  const small = await fileOf('BF16', 'small')
+  const [bf16, f32] = [
+    [await fileOf('BF16', 'few'), await fileOf('BF16', 'many')],
+    [await fileOf('F32', 'few'), await fileOf('F32', 'many')],
+  ]
+  const held = await peaksOf('bf16', small, bf16)
+  const rounded = await peaksOf('bf16', small, f32)
+  const plain = await peaksOf('fp32', small, f32)
   // What a process needs for any model is no part of the difference.
-  const check = (what: string, peak: number, bytes: number): void => {
-    t.ok(peak > 0.9 * bytes && peak <= 1.1 * bytes, `${what}: ${peak} bytes more for ${bytes} of weights`)
+  const check = (what: string, [base, peak]: readonly number[], bytes: number): void => {
+    const more = peak! - base!
+    t.ok(more > 0.5 * bytes && more <= 1.1 * bytes, `${what}: ${more} bytes more for ${bytes} of weights`)
   }
-  check('bf16 in a file', bf16! - base!, 2 * elements)
-  check('f32 in a file, rounded to bf16', f32! - base!, 2 * elements)
-  check('f32 in a file', plain[1]! - plain[0]!, 4 * elements)
+  check('bf16 in a file', held, 2 * elements)
+  check('f32 in a file, rounded to bf16', rounded, 2 * elements)
+  check('f32 in a file', plain, 4 * elements)
 })

@@ -9,9 +9,8 @@ import { warnOnce } from '../core/log.js'
 import { cudaDevice, type GpuSelector } from '../hardware/cuda-device.js'
 import { type AllocateOptions, type TypedArrayConstructor, UnifiedBuffer } from '../memory/unified-buffer.js'
 import { type Addon, type MemorySpeed, requireAddon } from '../native.js'
-import type { DeviceMemory } from './device-memory.js'
 import { afterFp4, decideFp4 } from './fp4-ways.js'
-import type { Compute, HeldArray, HoldableArray, Kernels, PlanCommunicator } from './kernels.js'
+import type { Compute, DeviceMemory, HeldArray, HoldableArray, Kernels, PlanCommunicator } from './kernels.js'
 import { untilStopped } from './until-stopped.js'
 
 /** How many owners of plans (models, trainers, layers) have opened kernels; workers begin elsewhere. */

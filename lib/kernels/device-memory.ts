@@ -1,32 +1,9 @@
 // device-memory.ts: constants in the memory of a device: read from files to there, or moved there.
 import type { ElementArray, ElementType } from '../core/dtype.js'
 import { formatInfo, weightSizes } from '../weights/formats.js'
-import { bytesOfRows, type LazyWeight, type Release } from '../weights/lazy-weight.js'
+import { bytesOfRows, type LazyWeight } from '../weights/lazy-weight.js'
 import { arraysOf, type Weight } from '../weights/weight.js'
-import type { HeldArray } from './kernels.js'
-
-/** An array in the memory of a device. JavaScript does not see its elements: it hands it to the kernels of the device. */
-export interface DeviceArray extends HeldArray {
-  /**
-   * Writes bytes from `at` on. Nobody may write or transfer them meanwhile.
-   * @throws SparkError ERR_CUDA
-   */
-  fill(at: number, bytes: Uint8Array): Promise<void>
-}
-
-/** The memory that a device reads fastest. */
-export interface DeviceMemory {
-  /** Tells the devices of a process apart. */
-  readonly device: number
-  /** Whether it is a part of the machine's memory. */
-  readonly isShared: boolean
-  /**
-   * Memory for an array.
-   * @throws SparkError ERR_OUT_OF_MEMORY, with numbers; ERR_CUDA
-   */
-  allocate(dtype: ElementType, count: number): Promise<DeviceArray>
-  readonly release: Release
-}
+import type { DeviceArray, DeviceMemory } from './kernels.js'
 
 /** Bytes of a file that are read while those before them are on their way. */
 const pieceBytes = 1 << 21

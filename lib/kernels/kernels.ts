@@ -2,7 +2,6 @@
 import type { ElementArray, ElementType } from '../core/dtype.js'
 import type { Paced } from '../core/paced.js'
 import type { PlanMemory } from '../native.js'
-import type { DeviceMemory } from './device-memory.js'
 import type { KernelArgs, KernelOp } from './kernel-args.js'
 
 export type * from './kernel-args.js'
@@ -19,6 +18,30 @@ export interface HeldArray<A extends HoldableArray = HoldableArray> {
   readonly array: A
   /** Frees the copy. */
   dispose(): void
+}
+
+/** An array in the memory of a device. JavaScript does not see its elements: it hands it to the kernels of the device. */
+export interface DeviceArray extends HeldArray {
+  /**
+   * Writes bytes from `at` on. Nobody may write or transfer them meanwhile.
+   * @throws SparkError ERR_CUDA
+   */
+  fill(at: number, bytes: Uint8Array): Promise<void>
+}
+
+/** The memory that a device reads fastest. */
+export interface DeviceMemory {
+  /** Tells the devices of a process apart. */
+  readonly device: number
+  /** Whether it is a part of the machine's memory. */
+  readonly isShared: boolean
+  /**
+   * Memory for an array.
+   * @throws SparkError ERR_OUT_OF_MEMORY, with numbers; ERR_CUDA
+   */
+  allocate(dtype: ElementType, count: number): Promise<DeviceArray>
+  /** Frees memory of JavaScript that nobody else has, so that it goes at once. */
+  release(buffer: ArrayBuffer): void
 }
 
 /** An operation and its operands. */
@@ -118,7 +141,10 @@ export interface Kernels {
    * reads fastest. Missing on others.
    */
   readonly heldSpeed?: number | undefined
-  /** The memory of a device for constants that plans read and nobody else. Missing where kernels read that of JavaScript. */
+  /**
+   * The memory of a device for constants that plans read and nobody else. Missing where kernels read that of JavaScript.
+   * @internal
+   */
   readonly deviceMemory?: DeviceMemory | undefined
   /** Bytes from the start of a buffer to where its kernels read vectors fastest; missing where all offsets are equal. */
   padding?(buffer: ArrayBuffer): number

@@ -6,12 +6,13 @@ import { fixSize } from '../core/size.js'
 import type { Constant } from '../graph/constant.js'
 import { allocate } from '../kernels/aligned.js'
 import type { Kernels } from '../kernels/kernels.js'
+import type { DeviceCopy } from '../weights/shared-weight.js'
 import type { BindOptions } from './bind.js'
 import { constantKey, isLasting, keysOf } from './folded-keys.js'
 import { type Buffer, operandsOf, type Program, type Step } from './program.js'
 import { loaderOf, type Made, madeInMemory, runSetup, type SetupContext } from './run-setup.js'
 
-/** The results of a setup that plans read, and constants that were read from files. */
+/** The results of a setup that plans read, constants that were read from files, and weights on a device. */
 export interface Folded {
   readonly arrays: ReadonlyMap<Buffer, ElementArray>
   /** The same for another reader. */
@@ -71,7 +72,9 @@ export async function fold(
       key,
       job.then(arrays => arrays.get(buffer)!),
     )
-  const all = new FoldedEntries(results.map(({ key }) => entries.get(key)!))
+  const copies = new Set(buffersReadBy(program).flatMap(({ owner }) => owner ?? []))
+  const read = results.map(({ key }) => entries.get(key)!)
+  const all = new FoldedEntries(read, [...copies])
   try {
     for (const { buffer, key } of results) all.arrays.set(buffer, (await entries.get(key)!.made).array)
     await job
@@ -82,25 +85,35 @@ export async function fold(
   }
 }
 
-/** Entries that one program or plan reads. */
+/** Entries that one program or plan reads, and copies of weights on a device. */
 class FoldedEntries implements Folded {
   readonly arrays: Map<Buffer, ElementArray>
   readonly #entries: readonly Entry[]
+  readonly #copies: readonly DeviceCopy[]
+  readonly #shares: readonly Disposable[]
   #held = true
 
-  constructor(read: readonly Entry[], arrays = new Map<Buffer, ElementArray>()) {
+  constructor(
+    read: readonly Entry[],
+    copies: readonly DeviceCopy[],
+    arrays = new Map<Buffer, ElementArray>(),
+  ) {
     this.arrays = arrays
     this.#entries = read
+    this.#copies = copies
     for (const entry of read) entry.users++
+    this.#shares = copies.map(copy => copy.share())
   }
 
   share(): Folded {
-    return new FoldedEntries(this.#entries, this.arrays)
+    return new FoldedEntries(this.#entries, this.#copies, this.arrays)
   }
 
   dispose(): void {
-    if (this.#held) for (const entry of this.#entries) release(entry)
+    if (!this.#held) return
     this.#held = false
+    for (const entry of this.#entries) release(entry)
+    for (const share of this.#shares) share[Symbol.dispose]()
   }
 }
 

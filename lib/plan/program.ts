@@ -6,6 +6,7 @@ import { Constant } from '../graph/constant.js'
 import { unpackedData } from '../graph/packed.js'
 import type { KernelArgs, KernelOp } from '../kernels/kernels.js'
 import type { KernelType } from '../kernels/precision-args.js'
+import type { DeviceCopy } from '../weights/shared-weight.js'
 
 /**
  * Where a buffer lives. `arena`: in memory that buffers share over the time of a run. `folded`: of its own, filled once
@@ -27,6 +28,8 @@ export class Buffer {
   storage: Storage
   /** What is in it at first: a constant, or what a state or a table of sizes begins with. */
   readonly initial: Constant | ((values: SizeValues) => ElementArray) | undefined
+  /** What has the memory of a constant; undefined where the garbage collector does. */
+  readonly owner: DeviceCopy | undefined
   #merged: Buffer | undefined
   #start: Size = 0
 
@@ -36,11 +39,13 @@ export class Buffer {
     count: Size,
     storage: Storage,
     initial?: Constant | ((values: SizeValues) => ElementArray),
+    owner?: DeviceCopy,
   ) {
     this.dtype = dtype
     this.count = count
     this.storage = storage
     this.initial = initial
+    this.owner = owner
   }
 
   /** What is in it at first; undefined where nothing is. */

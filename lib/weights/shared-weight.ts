@@ -3,12 +3,53 @@ import { isLazy, type LazyWeight, readWeight } from './lazy-weight.js'
 import { inRows } from './panels.js'
 import { releaseWeight, type Weight, type WeightFormat } from './weight.js'
 
-/** A weight in the memory of a device. */
-interface DeviceCopy {
-  users: number
-  readonly made: Promise<Weight>
-  /** Undefined until it is made. */
-  weight: Weight | undefined
+/** A weight in the memory of a device, for as long as somebody shares it. */
+export class DeviceCopy {
+  readonly #made: Promise<Weight>
+  readonly #forget: () => void
+  #users = 0
+  #weight: Weight | undefined
+
+  /** @param forget - called when nobody shares it any more */
+  constructor(made: Promise<Weight>, forget: () => void) {
+    this.#made = made
+    this.#forget = forget
+  }
+
+  /** The weight, whose arrays have no elements for JavaScript; undefined until it is there. */
+  get weight(): Weight | undefined {
+    return this.#weight
+  }
+
+  /** Keeps it until the result is disposed of. */
+  share(): Disposable {
+    this.#users++
+    let used = true
+    return {
+      [Symbol.dispose]: () => {
+        if (used && --this.#users === 0) {
+          this.#forget()
+          if (this.#weight) releaseWeight(this.#weight)
+        }
+        used = false
+      },
+    }
+  }
+
+  /**
+   * {@link DeviceCopy.share}, when it is there.
+   * @throws whatever makes it does
+   */
+  async ready(): Promise<Disposable> {
+    const share = this.share()
+    try {
+      this.#weight = await this.#made
+      return share
+    } catch (error) {
+      share[Symbol.dispose]()
+      throw error
+    }
+  }
 }
 
 /** The numbers of a weight, kept once in the layout that somebody asked for last. */
@@ -52,9 +93,9 @@ export class SharedWeight {
     return weight
   }
 
-  /** The weight in the memory of a device, whose arrays have no elements for JavaScript; undefined where it is not there. */
-  on(device: number | undefined): Weight | undefined {
-    return device === undefined ? undefined : this.#copies.get(device)?.weight
+  /** The weight in the memory of a device; undefined where it is not there. */
+  on(device: number | undefined): DeviceCopy | undefined {
+    return device === undefined ? undefined : this.#copies.get(device)
   }
 
   /**
@@ -63,27 +104,10 @@ export class SharedWeight {
    * @returns what says that the caller is done with it
    * @throws whatever `copy` does
    */
-  async copyTo(device: number, copy: () => Promise<Weight>): Promise<Disposable> {
-    const known = this.#copies.get(device) ?? { users: 0, made: copy(), weight: undefined }
+  copyTo(device: number, copy: () => Promise<Weight>): Promise<Disposable> {
+    const known = this.#copies.get(device) ?? new DeviceCopy(copy(), () => this.#copies.delete(device))
     this.#copies.set(device, known)
-    known.users++
-    let used = true
-    const done = {
-      [Symbol.dispose]: () => {
-        if (!used) return
-        used = false
-        if (--known.users > 0) return
-        this.#copies.delete(device)
-        if (known.weight) releaseWeight(known.weight)
-      },
-    }
-    try {
-      known.weight = await known.made
-      return done
-    } catch (error) {
-      done[Symbol.dispose]()
-      throw error
-    }
+    return known.ready()
   }
 
   /** The weight in rows: a copy where it is kept in panels. */

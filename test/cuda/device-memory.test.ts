@@ -120,3 +120,41 @@ t.test('arrays and weights that do not fit are refused with numbers', async t =>
     /^the weights of the model take 33554432 bytes, but only \d+ are free$/,
   ])
 })
+
+t.test('a weight stays for as long as a plan reads it, and goes with the last one', async t => {
+  const script = `${head}
+    import { Pacer } from '#lib/core/paced.js'
+    import { int } from '#lib/graph/attributes.js'
+    import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+    import { weightConstant } from '#lib/graph/weight-constant.js'
+    import { loadConstants } from '#lib/plan/pack-constants.js'
+    import { Plan } from '#lib/plan/plan.js'
+    const [rows, cols] = [256, 512]
+    let reads = 0
+    const read = () => {
+      reads++
+      return { format: 'bf16', rows, cols, data: new Uint16Array(rows * cols) }
+    }
+    const lazy = { format: 'bf16', rows, cols, read, load: async () => read() }
+    const graph = makeGraph({
+      inputs: [{ name: 'x', type: tensorType('f32', [3, cols]) }], outputs: [{ name: 'y' }],
+      nodes: [makeNode('Gemm', ['x', 'w'], ['y'], { attributes: { transB: int(1) } })],
+      initializers: new Map([['w', weightConstant([rows, cols], lazy, { transposed: false })]]),
+    })
+    const bytes = 2 * rows * cols
+    const isThere = () => device() >= bytes
+    const [first, second] = [await loadConstants(graph, kernels, new Pacer()), await loadConstants(graph, kernels, new Pacer())]
+    const plan = await Plan.create(graph, kernels)
+    first[Symbol.dispose]()
+    first[Symbol.dispose]()
+    second[Symbol.dispose]()
+    const seen = [isThere()]
+    for (let run = 0; run < 3; ++run) await plan.run({ x: new Float32Array(3 * cols) })
+    plan.dispose()
+    seen.push(isThere(), reads)
+    const { data } = graph.initializers.get('w')
+    seen.push(data.length, reads)
+    print(seen)`
+  const { env } = machine(fakeDriver, discrete)
+  t.strictSame(await scriptResult(script, env), [true, false, 1, 256 * 512, 2])
+})

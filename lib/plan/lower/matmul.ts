@@ -9,6 +9,7 @@ import type { Activation, MatrixStrides } from '../../kernels/linear-args.js'
 import { roundedCompute } from '../../kernels/precision-policy.js'
 import type { Compute, FloatCompute } from '../../kernels/weight-args.js'
 import { formatInfo } from '../../weights/formats.js'
+import type { DeviceCopy } from '../../weights/shared-weight.js'
 import { arraysOf, type Weight } from '../../weights/weight.js'
 import type { Lowering } from '../lowering.js'
 import { packStep } from '../pack-weights.js'
@@ -40,7 +41,10 @@ function layerWeight(ctx: Lowering, i: number, transposed: boolean): Symbolic<We
   const { weight } = ctx.input(i)
   if (weight?.transposed !== transposed) return undefined
   const { shared } = weight
-  return operandsOfWeight(shared.on(ctx.target.device) ?? (ctx.packs ? shared.kept : shared.inRows()))
+  const copy = shared.on(ctx.target.device)
+  return copy?.weight
+    ? operandsOfWeight(copy.weight, copy)
+    : operandsOfWeight(ctx.packs ? shared.kept : shared.inRows())
 }
 
 /** Input 0 in the order of the columns of input 1, where {@link layerWeight} gives that as it is stored. */
@@ -50,14 +54,14 @@ function activationsOf(ctx: Lowering, transposed: boolean): Operand {
   return ctx.call('Gather', [ctx.input(0), ctx.ints([...weight.order])], { axis: int(-1) }).buffer.read()
 }
 
-/** A weight as operands. */
-function operandsOfWeight(weight: Weight): Symbolic<Weight> {
+/** A weight as operands; `owner` has their memory. */
+function operandsOfWeight(weight: Weight, owner?: DeviceCopy): Symbolic<Weight> {
   const types: Readonly<Record<string, ElementType>> = {
     data: formatInfo(weight.format).dtype,
     blockScale: 'u8',
   }
   const operands = arraysOf(weight).map(([name, array]): [string, Operand] => {
-    const buffer = new Buffer(types[name] ?? 'f32', array.length, 'constant', () => array)
+    const buffer = new Buffer(types[name] ?? 'f32', array.length, 'constant', () => array, owner)
     return [name, buffer.read()]
   })
   return { ...weight, ...Object.fromEntries(operands) } as unknown as Symbolic<Weight>

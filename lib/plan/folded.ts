@@ -76,7 +76,7 @@ export async function fold(
   const read = results.map(({ key }) => entries.get(key)!)
   const all = new FoldedEntries(read, [...copies])
   try {
-    for (const { buffer, key } of results) all.arrays.set(buffer, (await entries.get(key)!.made).array)
+    for (const [i, { buffer }] of results.entries()) all.arrays.set(buffer, (await read[i]!.made).array)
     await job
     return all
   } catch (error) {

@@ -96,7 +96,9 @@ async function peaksOf(precision: string, small: string, files: readonly string[
   return peaks
 }
 
-t.test('load and first run take 1.1 times the weights at most', async t => {
+const sanitized = process.env.LD_PRELOAD?.includes('san') && 'a sanitizer has memory of its own'
+
+t.test('load and first run take 1.1 times the weights at most', { skip: sanitized || false }, async t => {
   const few = { ...sizes, hidden: 1024, inner: 2048, layers: 2, heads: 16 }
   const many = { ...few, layers: 12 }
   const elements = matrixElements(many) - matrixElements(few)

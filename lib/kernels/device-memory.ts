@@ -99,8 +99,9 @@ export async function loadToDevice(memory: DeviceMemory, weight: LazyWeight): Pr
     for (const [name, array] of arraysOf(read)) {
       const type = name === 'data' ? dtype : name === 'blockScale' ? 'u8' : 'f32'
       copies.push([name, await copyToDevice(memory, type, array)])
-      memory.release(array.buffer as ArrayBuffer)
     }
+    // Arrays may share a buffer.
+    for (const [, { buffer }] of arraysOf(read)) memory.release(buffer as ArrayBuffer)
   } catch (error) {
     for (const [, copy] of copies) copy.dispose()
     throw error

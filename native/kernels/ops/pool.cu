@@ -25,6 +25,18 @@ __device__ float pooled(const Windows& windows, const Window& window, PoolFn fn,
   return static_cast<float>(sum_of_window(windows, window, x) / window.divisor);
 }
 
+// The largest byte of a window, the smallest number of its type where there is none.
+template <typename T>
+__device__ void pool_bytes(const PoolArgs& args, int64_t i) {
+  const Windows& windows = args.windows;
+  const int64_t outputs = product(windows.out);
+  if (i >= windows.planes * outputs) return;
+  const T* x = static_cast<const T*>(args.x) + i / outputs * product(windows.image);
+  T most = T(-1) < T(0) ? T(-128) : T(0);
+  for_each_tap(windows, window_of(windows, false, i % outputs), [&](int64_t p) { most = max(most, x[p]); });
+  static_cast<T*>(args.y)[i] = most;
+}
+
 // Outputs [first, last] along an axis whose windows can reach position p.
 struct Reaching {
   int64_t first, last;
@@ -70,6 +82,14 @@ extern "C" __global__ void pool_f32(spark::PoolArgs args) {
   const int64_t first = spark::first_largest(args.windows, window, x);
   *y = first < 0 ? -INFINITY : x[first];
   args.indices[i] = first < 0 ? first : image + first;
+}
+
+extern "C" __global__ void pool_u8(spark::PoolArgs args) {
+  spark::pool_bytes<uint8_t>(args, spark::thread_index());
+}
+
+extern "C" __global__ void pool_i8(spark::PoolArgs args) {
+  spark::pool_bytes<int8_t>(args, spark::thread_index());
 }
 
 // largest[planes, out]: the position in its plane that the gradient of a window goes to.

@@ -19,9 +19,10 @@ int64_t elements(int64_t planes, const int64_t (&sizes)[3]) {
 }  // namespace
 
 void pool(const PoolArgs& args) {
-  expect_f32(args.dtype);
-  launch("pool", "pool_f32", threads_for(elements(args.windows.planes, args.windows.out)),
-         Threads{kViewThreads}, 0, args);
+  const bool bytes = args.dtype == DType::kU8 || args.dtype == DType::kI8;
+  if (!bytes || args.fn != PoolFn::kMax || args.indices) expect_f32(args.dtype);
+  launch("pool", std::string("pool_") + dtype_name(args.dtype),
+         threads_for(elements(args.windows.planes, args.windows.out)), Threads{kViewThreads}, 0, args);
 }
 
 void pool_backward(const PoolBackwardArgs& args) {

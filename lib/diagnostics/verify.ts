@@ -1,5 +1,5 @@
 import { largestError } from '../core/difference.js'
-import type { ElementArray, HalfType } from '../core/dtype.js'
+import { type ElementArray, type ElementType, type HalfType, isHalf } from '../core/dtype.js'
 import type { SparkError } from '../core/errors.js'
 import { floatReader } from '../kernels/js/elements.js'
 import type { HeldArray, KernelBackend, KernelOp, Kernels } from '../kernels/kernels.js'
@@ -69,9 +69,9 @@ async function verifyOne(current: VerifyCase, candidate: Kernels, reference: Ker
 function output(args: object, path: string): ElementArray {
   const [owner, name] = ownerOf(args, path)
   const array = owner[name] ?? owner.y!
-  const { yDtype, halfDtype } = args as { readonly yDtype?: HalfType; readonly halfDtype?: HalfType }
+  const { yDtype, halfDtype } = args as { readonly yDtype?: ElementType; readonly halfDtype?: HalfType }
   const type = name === 'y' ? yDtype : name === 'yHalf' ? halfDtype : undefined
-  return type ? Float32Array.from(array.keys(), floatReader(type, array)) : array
+  return type && isHalf(type) ? Float32Array.from(array.keys(), floatReader(type, array)) : array
 }
 
 /**

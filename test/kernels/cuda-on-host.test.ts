@@ -137,10 +137,10 @@ check(
 
 const ops = ['pool', 'dropout', 'scatter', 'grid_sample', 'recurrent', 'adamw', 'warp_frames']
 check(
-  'strided operands, reductions, pools, casts, orders, recurrent layers and frames',
-  ['strided.cc', 'layers.cc'],
-  ['elementwise', 'move', 'reduction', 'top_k', 'cast', ...ops],
-  ['quantize/cast', ...['strided', ...ops].map(name => `ops/${name}`)],
+  'strided operands, reductions, pools, casts, bytes, orders, recurrent layers and frames',
+  ['strided.cc', 'layers.cc', 'bytes.cc'],
+  ['elementwise', 'move', 'reduction', 'top_k', 'cast', 'bytes', ...ops],
+  ['quantize/cast', 'quantize/bytes', ...['strided', ...ops].map(name => `ops/${name}`)],
 )
 
 t.test('families', { skip: noHostCompiler }, async t => {

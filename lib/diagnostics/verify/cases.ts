@@ -3,6 +3,7 @@ import { type DType, type DTypeArray, isHalf } from '../../core/dtype.js'
 import type { KernelBackend, Kernels, Weight } from '../../kernels/kernels.js'
 import type { NVFP4Weight } from '../../precision/nvfp4.js'
 import { blockCases, rowsCase } from './blocks.js'
+import { byteCases } from './bytes.js'
 import { doraCases } from './dora.js'
 import { halfCases, roundedCases } from './halves.js'
 import { layerCases } from './layer.js'
@@ -96,6 +97,7 @@ function allCases(reference: Kernels, sizes: VerifySizes): VerifyCase[] {
     ...verifyWeights(reference, { ...sizes, cols: 1040 }).flatMap(batchCases),
     ...verifyWeights(reference, { ...sizes, rows: 133, cols: 320 }).flatMap(nvfp4LinearCases),
     ...integerCases(sizes),
+    ...byteCases(sizes),
     ...blockCases(sizes),
     ...halfCases(sizes),
     ...roundedCases(sizes),

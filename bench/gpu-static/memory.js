@@ -51,7 +51,7 @@ const launchers = [
   ...['linear', 'linear_integer', 'expert_linear', 'matmul'].map(name => `gemm/${name}`),
   ...['product', 'product_mma', 'fp4_product', 'fp4_test', 'fp4_ways'].map(name => `gemm/${name}`),
   ...['dora', 'dora_weight'].map(name => `dora/${name}`),
-  ...['attention/attention', 'attention/paged_attention', 'conv/conv'],
+  ...['attention/attention', 'attention/paged_attention', 'conv/conv', 'conv/conv_pass'],
   ...['amax', 'cast', 'nvfp4_rows', 'swizzle'].map(name => `quantize/${name}`),
   ...['normalization', 'softmax_cross_entropy', 'strided', 'adamw'].map(name => `ops/${name}`),
 ]

@@ -6,6 +6,9 @@ import type { FloatCompute, Weight } from './weight-args.js'
 /** Channels of a group in 16 bits are padded to a multiple of this, 16 bytes. */
 export const channelUnit = 8
 
+/** Channels of a group in bytes are padded to a multiple of this, 16 bytes. */
+export const byteChannelUnit = 16
+
 /** Channels and filters of convolutions in tiles of 2 x 2 on CUDA are multiples of this. */
 export const tileUnit = 16
 

@@ -53,7 +53,12 @@ export interface ConvIntegerArgs extends ConvShape, IntegerFeatures {
   cols: number
   /** [N, C, image] */
   x: ByteArray
-  /** [O, cols rounded up to a multiple of 64], rows ending in zeros. */
+  /**
+   * Whether the weight has the channels of each tap side by side: [O, taps, C/G rounded up to a multiple of
+   * {@link byteChannelUnit}]. For CUDA, where it multiplies on tensor cores. Default: false.
+   */
+  channelsLast?: boolean | undefined
+  /** [O, its bytes rounded up to a multiple of 64], with zeros behind channels and rows. */
   w: Int8Array
   /** [1]; absent: 0. */
   xZero?: Int32Array | undefined

@@ -6,6 +6,7 @@
 
 #include "backend/conv_args.h"
 #include "core/dtype.h"
+#include "core/float_formats.h"
 
 namespace spark {
 
@@ -20,7 +21,13 @@ struct IntegerResult {
 };
 
 // Bytes of a row of so many in the weight of a ConvIntegerArgs.
-inline int64_t padded_bytes(int64_t cols) { return (cols + 63) / 64 * 64; }
+SPARK_HOST_DEVICE inline int64_t padded_bytes(int64_t cols) { return (cols + 63) / 64 * 64; }
+
+// Channels of a group side by side, in bytes: padded to a multiple of this.
+constexpr int64_t kByteChannelUnit = 16;
+inline int64_t byte_channels(const ConvShape& shape) {
+  return (shape.channels / shape.groups + kByteChannelUnit - 1) / kByteChannelUnit * kByteChannelUnit;
+}
 
 // y[t, o] = bias[o] + Σ_i (x[t, i] − x_zero[t]) · (w[o, i] − w_zero[o]) as `result` says. A packed w is i8 in
 // panels of 32 features that are interleaved by four along I: [⌈O/32⌉, ⌈I/4⌉, 32, 4]; what is beyond I and O
@@ -42,8 +49,11 @@ struct LinearIntegerArgs {
 // says, x being x_zero outside of the image. w lies in rows of padded_bytes(C/G · taps), which end in zeros.
 struct ConvIntegerArgs {
   ConvShape shape;
-  bool x_signed;          // i8, else u8
-  const void* x;          // [N, C, image]
+  bool x_signed;  // i8, else u8
+  const void* x;  // [N, C, image]
+  // Of a w of [O, padded_bytes(taps · byte_channels())] instead, the channels of each tap side by side, on a
+  // multiple of 16 bytes, with zeros behind channels and taps. CUDA only.
+  bool channels_last;
   const int8_t* w;        // [O, padded_bytes(C/G · taps)]
   const int32_t* x_zero;  // [1], a number of the type of x; null: 0
   const int32_t* w_zero;  // [O]; null: 0

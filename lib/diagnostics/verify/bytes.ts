@@ -6,7 +6,7 @@ import { f32, type VerifyCase, type VerifySizes, values, verifyCase } from './va
 type ByteType = 'u8' | 'i8'
 
 /** Any bytes. */
-function bytesOf(dtype: ByteType, count: number, seed: number): ByteArray {
+export function bytesOf(dtype: ByteType, count: number, seed: number): ByteArray {
   const unsigned = Uint8Array.from(values(count, seed), value => 128 + 128 * value)
   return dtype === 'i8' ? new Int8Array(unsigned.buffer) : unsigned
 }
@@ -15,7 +15,7 @@ const emptyBytes = (dtype: ByteType, count: number): ByteArray =>
   dtype === 'i8' ? new Int8Array(count) : new Uint8Array(count)
 
 /** Zero points. */
-const zeros = (dtype: ByteType, count: number, seed: number): Int32Array =>
+export const zeros = (dtype: ByteType, count: number, seed: number): Int32Array =>
   Int32Array.from(values(count, seed), value => 100 * value + (dtype === 'u8' ? 101 : 0))
 
 const scales = (count: number, seed: number): Float32Array =>

@@ -4,6 +4,7 @@ import type { KernelBackend, Kernels, Weight } from '../../kernels/kernels.js'
 import type { NVFP4Weight } from '../../precision/nvfp4.js'
 import { blockCases, rowsCase } from './blocks.js'
 import { byteCases } from './bytes.js'
+import { convIntegerCases } from './conv-integer.js'
 import { doraCases } from './dora.js'
 import { halfCases, roundedCases } from './halves.js'
 import { layerCases } from './layer.js'
@@ -98,6 +99,7 @@ function allCases(reference: Kernels, sizes: VerifySizes): VerifyCase[] {
     ...verifyWeights(reference, { ...sizes, rows: 133, cols: 320 }).flatMap(nvfp4LinearCases),
     ...integerCases(sizes),
     ...byteCases(sizes),
+    ...convIntegerCases(),
     ...blockCases(sizes),
     ...halfCases(sizes),
     ...roundedCases(sizes),

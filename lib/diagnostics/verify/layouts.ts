@@ -41,10 +41,19 @@ export function integerCases(sizes: VerifySizes): VerifyCase[] {
       const args = (of: Omit<VerifySizes, 'rank'>) => () => integerProduct(of, xSigned, wSigned)
       return [
         verifyCase('linearInteger', types, ['y'], 0, args(sizes)),
+        verifyCase('linearInteger', `${types} to bytes`, ['y'], 0, () => scaled(args(sizes)())),
         verifyCase('linearInteger', `${types} in many tiles`, ['y'], 0, args(manyTiles), {}),
       ]
     }),
   )
+}
+
+/** A product with a bias whose sums become bytes. */
+function scaled(args: KernelArgs['linearInteger']): KernelArgs['linearInteger'] {
+  const { rows, y } = args
+  const scale = values(rows, 17).map(value => (2 + value) / 1e4)
+  const bias = Int32Array.from(values(rows, 18), value => 5000 * value)
+  return { ...args, bias, scale, yDtype: 'u8', yZero: Int32Array.of(77), y: new Uint8Array(y.length) }
 }
 
 function integerProduct(

@@ -4,6 +4,7 @@ import type { ElementType } from '../../core/dtype.js'
 import type { Paced } from '../../core/paced.js'
 import { clamp, roundHalfEven } from '../../core/rounding.js'
 import { numel } from '../../core/shape.js'
+import { byteChannelUnit } from '../conv-args.js'
 import type { AffineShape, IntegerFeatures, IntegerKernelArgs, KernelArgs } from '../kernels.js'
 import { convSizes, pairsOf } from './conv.js'
 import { expectFits } from './operands.js'
@@ -47,11 +48,21 @@ function* linearInteger(args: KernelArgs['linearInteger']): Paced<void> {
   }
 }
 
+const byteChannels = (channels: number): number => Math.ceil(channels / byteChannelUnit) * byteChannelUnit
+
+/** Bytes of a row of the weight of a convolution. */
+function convRowBytes({ channelsLast, cols, kernel }: KernelArgs['convInteger']): number {
+  const taps = numel(kernel)
+  return Math.ceil((channelsLast ? taps * byteChannels(cols / taps) : cols) / 64) * 64
+}
+
 /** y[n, o, q] = bias[o] + Σ_{c, k} (x − xZero) · (w − wZero[o]), modulo 2^32 */
 function* convInteger(args: KernelArgs['convInteger']): Paced<void> {
   const { batch, groups, rows, cols, x, w, wZero, y } = args
   const [taps, pixels, positions] = [numel(args.kernel), numel(args.image), numel(args.out)]
-  const [groupChannels, groupFilters, stride] = [cols / taps, rows / groups, Math.ceil(cols / 64) * 64]
+  const [groupChannels, groupFilters] = [cols / taps, rows / groups]
+  const [channelPitch, tapPitch] = args.channelsLast ? [1, byteChannels(groupChannels)] : [taps, 1]
+  const stride = convRowBytes(args)
   const { q, k, p } = yield* pairsOf(args)
   const zero = args.xZero?.[0] ?? 0
   for (let n = 0; n < batch; n++) {
@@ -62,9 +73,9 @@ function* convInteger(args: KernelArgs['convInteger']): Paced<void> {
         yield
         const channel = Math.floor(o / groupFilters) * groupChannels + c
         const from = (n * groupChannels * groups + channel) * pixels
-        const row = o * stride + c * taps
+        const row = o * stride + c * channelPitch
         for (let i = 0; i < q.length; i++) {
-          sums[q[i]!]! += Math.imul(x[from + p[i]!]! - zero, w[row + k[i]!]! - wOffset)
+          sums[q[i]!]! += Math.imul(x[from + p[i]!]! - zero, w[row + k[i]! * tapPitch]! - wOffset)
         }
       }
       const to = (n * rows + o) * positions
@@ -168,11 +179,11 @@ export const integerRows: KernelRows<keyof IntegerKernelArgs> = {
       expectResult(args)
     },
     operands(args) {
-      const { rows, cols } = args
+      const { rows } = args
       const { x, y } = convSizes(args, args)
       return {
         x: bytes(args.xSigned, x),
-        w: elements('i8', rows * Math.ceil(cols / 64) * 64),
+        w: elements('i8', rows * convRowBytes(args)),
         xZero: optional(i32(1)),
         ...featureArrays(args, rows, y),
       }

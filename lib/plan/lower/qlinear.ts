@@ -4,6 +4,7 @@ import { numel } from '../../core/shape.js'
 import { ceilDivide, lessThan, multiply, type Size, sameSize, subtract } from '../../core/size.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
+import { byteChannelUnit } from '../../kernels/conv-args.js'
 import type { Lowering } from '../lowering.js'
 import type { Operand } from '../program.js'
 import type { Value } from '../value.js'
@@ -71,6 +72,22 @@ function resultOf(ctx: Lowering, features: Size, scales: Scales | undefined) {
   }
 }
 
+/** Groups of so few filters have a thread for each sum on CUDA, and others take tensor cores. */
+const directFilters = 3
+
+/** A weight of a convolution, [O, C/G, taps], in the rows that kernels read. */
+function filterRows(ctx: Lowering, codes: Value, groups: number) {
+  const [rows, channels, taps] = [codes.shape[0]!, codes.shape[1]!, numel(codes.shape.slice(2))]
+  const inRows = (value: Value, cols: Size): Operand =>
+    padded(ctx, ctx.reshaped(value, [rows, cols]), [rows, roundUp(cols, 64)]).buffer.read()
+  if (ctx.target.backend !== 'cuda' || (groups > 1 && !lessThan(groups * directFilters, rows)))
+    return { w: inRows(codes, multiply(channels, taps)) }
+  const perm = ints([0, 2, 1])
+  const sides = ctx.call('Transpose', [ctx.reshaped(codes, [rows, channels, taps])], { perm })
+  const pitch = roundUp(channels, byteChannelUnit)
+  return { channelsLast: true, w: inRows(padded(ctx, sides, [rows, taps, pitch]), multiply(taps, pitch)) }
+}
+
 /** A convolution: places of x, its zero point, the weight, its zero points and the bias among the inputs. */
 export function convolveBytes(
   ctx: Lowering,
@@ -95,7 +112,7 @@ export function convolveBytes(
     xSigned: ctx.input(x).dtype === 'i8',
     x: ctx.read(x),
     xZero: zerosOf(ctx, ctx.inputIfAny(xZero), 1)?.buffer.read(),
-    w: padded(ctx, matrix, [rows, roundUp(cols, 64)]).buffer.read(),
+    ...filterRows(ctx, codes, ctx.integer('group')),
     wZero: zeros?.buffer.read(),
     wSum: sums(ctx, matrix, 1),
     bias: ctx.optional(bias),
@@ -136,7 +153,7 @@ export function multiplyBytes(
   const { codes, zeros } = ctx.bytes
     ? signedWeight(ctx, right, ctx.inputIfAny(bZero), rows)
     : { codes: right, zeros: zerosOf(ctx, ctx.inputIfAny(bZero), rows) }
-  const packed = ctx.bytes && right.buffer.storage === 'constant'
+  const packed = ctx.bytes && ctx.target.backend !== 'cuda' && right.buffer.storage === 'constant'
   const w = packed ? panelsOf(ctx, codes, transposed) : transposed ? codes : ctx.call('Transpose', [codes])
   ctx.step('linearInteger', {
     tokens,

@@ -21,6 +21,11 @@ namespace conv_image_block {
 constexpr int kPixels = 64, kChannels = 32, kThreads = 256;
 }
 
+// conv_integer.cu: tiles as those of conv_mma.cu; images are packed in tiles of pixels and channels.
+namespace conv_integer_block {
+constexpr int kPixels = 256, kChannels = 32;
+}
+
 // conv_winograd.cu: tiles of 2 x 2 outputs, filters, and channels that are summed at a time.
 namespace conv_winograd_block {
 constexpr int kTilesAcross = 8, kTilesDown = 4, kTiles = kTilesAcross * kTilesDown;

@@ -75,4 +75,23 @@ struct ConvChannelsLastArgs {
   uint16_t* image_out;    // [N, out, O]; O/G is a multiple of kChannelUnit
 };
 
+// x for conv_integer.cu: out[n, p, g, c] = x[n, g, c, p], the zero point for c from `channels` on; behind it
+// kByteChannelUnit zero points.
+struct ConvBytesImageArgs {
+  const uint8_t* x;                         // [N, G, channels, pixels]
+  const int32_t* zero;                      // [1]; null: 0
+  int32_t groups, channels, padded, count;  // count: N · pixels
+  FastDivisor pixels;
+  uint8_t* out;  // [N, pixels, G, padded]
+};
+
+// A convolution of bytes: of conv.x, or of such an image, two bytes of which count as one channel.
+struct ConvIntegerPassArgs {
+  ConvPassArgs pass;  // sizes alone
+  ConvIntegerArgs conv;
+  const uint16_t* image;    // [N, image, G, channels]
+  const uint16_t* outside;  // [kByteChannelUnit / 2]
+  int32_t channels;
+};
+
 }  // namespace spark

@@ -5,7 +5,7 @@
 // sizes. Reference: native/backend/cpu/conv/conv_passes.cc
 #include "kernels/conv/blocks.h"
 #include "kernels/conv/image_store.cuh"
-#include "kernels/gemm/tiles.cuh"
+#include "kernels/conv/tap_rows.cuh"
 
 namespace spark {
 namespace {
@@ -49,59 +49,6 @@ __device__ void pack_image(const ConvImageArgs& args) {
   *reinterpret_cast<Eight*>(args.out + (int64_t{to} * args.groups + group) * args.padded + channel) = eight;
 }
 
-// The right side. A thread copies eight neighbouring channels of some columns, at the same tap.
-template <int kTile>
-struct TapRows {
-  static constexpr bool kAlongK = true;
-  struct Registers {};
-  const Group& pass;
-  int32_t channels;
-  int64_t pitch;  // of pixels
-  const uint16_t* images[kLoads];
-  Position windows[kLoads];
-  // Of the next tile: add_segment() starts each once, in their order.
-  mutable int32_t channel = 0;
-  mutable int32_t tap[3] = {};
-
-  // Columns past the end repeat the last one; their sums are not stored.
-  __device__ TapRows(const ForwardPass& pass, const ConvChannelsLastArgs& args, int64_t col)
-      : pass(pass), channels(args.channels), pitch(args.pass.shape.groups * args.channels) {
-    for (int i = 0; i < kLoads; ++i) {
-      const int32_t own = static_cast<int32_t>(col) + (threadIdx.x + i * kThreads<kTile>) / 4;
-      const int32_t n = pass.place(min(own, pass.cols() - 1), windows[i]);
-      images[i] = args.image + int64_t{n} * pass.pixels * pitch + int64_t{pass.group} * channels;
-    }
-    advance(threadIdx.x % 4 * static_cast<int32_t>(kChannelUnit));
-  }
-
-  // Past the last tap everything is outside of the image.
-  __device__ void advance(int32_t count) const {
-    for (channel += count; channel >= channels; channel -= channels) {
-      bool carry = true;
-      for (int i = 2; i >= 0; --i) {
-        const auto dilation = static_cast<int32_t>(pass.args.shape.dilation[i]);
-        if (carry) tap[i] += dilation;
-        carry &= tap[i] >= dilation * static_cast<int32_t>(pass.args.shape.kernel[i]);
-        if (carry) tap[i] = i == 0 ? kOutside : 0;
-      }
-    }
-  }
-
-  __device__ bool starts_copies() const { return true; }
-  __device__ void start(Tile<kTile>& tile, int64_t, int64_t) const {
-    const uint32_t offset = pass.offset_of(tap, pass.args.shape.image);
-    for (int i = 0; i < kLoads; ++i) {
-      const int at = threadIdx.x + i * kThreads<kTile>;
-      const bool inside = pass.inside(windows[i], tap);
-      const int64_t source = static_cast<int64_t>(windows[i].offset + offset) * pitch + channel;
-      copy_async(tile + row_offset(at / 4, at % 4), images[i] + (inside ? source : 0), inside);
-    }
-    advance(kDepth);
-  }
-  __device__ void fetch(Registers&, int64_t, int64_t) const {}
-  __device__ void store(Tile<kTile>&, const Registers&) const {}
-};
-
 // Stores half of the rows of a tile as an image: a thread eight filters of a position, and its neighbour the
 // next eight, a sector together.
 template <typename Number, int kTile>
@@ -127,7 +74,8 @@ __device__ void product(const ConvChannelsLastArgs& args) {
   const auto [row, col] = corner<kTile>(blockIdx.x % tiles, lines, pass.cols());
   const PackedRows<kTile> left{args.left + pass.group * lines * padded_depth(depth), lines, depth};
   Sums<kTile> sums = {};
-  add_segment(stages, left, TapRows<kTile>(pass, args, col), row, col, PairStep<Number>{}, sums);
+  add_segment(stages, left, TapRows<kTile>(pass, {args.image, args.channels}, col), row, col,
+              PairStep<Number>{}, sums);
   const int32_t own = static_cast<int32_t>(col) + threadIdx.x % kTile;
   const int64_t start = pass.start(min(own, pass.cols() - 1));
   const auto store = [&](int64_t m, int64_t, float& sum) {

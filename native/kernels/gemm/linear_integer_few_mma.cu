@@ -4,9 +4,9 @@
 // along K are four registers of two mma, and the order along K is the same on both sides. The sums of lines
 // that zero points are multiplied with are products with ones. Reference:
 // native/backend/cpu/gemm/linear_integer.cc
-#include "backend/backend.h"
 #include "kernels/gemm/blocks.h"
 #include "kernels/gemm/bytes.cuh"
+#include "kernels/gemm/integer_result.cuh"
 #include "kernels/gemm/mma.cuh"
 
 namespace spark {
@@ -90,7 +90,7 @@ __device__ void product(const LinearIntegerArgs& args) {
     if (row + of_row >= args.rows) continue;
     uint32_t sum = static_cast<uint32_t>(args.cols) * x_zero(token) * w_zero(row + of_row);
     for (int from = 0; from < static_cast<int>(blockDim.x) / 32; ++from) sum += partial[from][token][of_row];
-    static_cast<uint32_t*>(args.result.y)[token * args.rows + row + of_row] = sum;
+    store_integer(args.result, args.bias, row + of_row, token * args.rows + row + of_row, sum);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "core/quantizers.h"
 #include "kernels/gemm/bytes.cuh"
 #include "kernels/quantize/blocks.h"
+#include "kernels/quantize/saturate.cuh"
 #include "kernels/reduce.cuh"
 
 namespace spark {
@@ -27,17 +28,7 @@ struct Affine {
     return multiply(static_cast<float>(distance), scale);
   }
 
-  // Limits are taken before rounding, which gives the same and leaves small integers: adding 1.5 · 2^23
-  // rounds them into the low bits.
-  __device__ uint8_t code(float x) const {
-    constexpr float kRound = 12582912;
-    const float lowest = static_cast<float>(-static_cast<int32_t>(flip) - zero);
-    const float highest = lowest + 255;
-    const float quotient = divide(x, scale);
-    const float number = quotient == quotient ? quotient : static_cast<float>(-zero);
-    const float limited = fminf(fmaxf(number, lowest), highest);
-    return static_cast<uint8_t>(float_bits(limited + kRound) - 0x4B400000u + static_cast<uint32_t>(zero));
-  }
+  __device__ uint8_t code(float x) const { return saturated(divide(x, scale), zero, flip != 0); }
 };
 
 // Where vector `v` of so many elements of this thread begins, each thread having kVectors.

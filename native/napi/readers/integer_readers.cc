@@ -99,7 +99,13 @@ ConvIntegerArgs read_conv_integer(Arguments& in) {
   args.x_signed = in.flag("xSigned");
   args.x = codes(in, "x", args.x_signed,
                  elements(shape.batch, shape.channels, shape.image[0], shape.image[1], shape.image[2]));
-  args.w = in.input<int8_t>("w", elements(weight.rows, padded_bytes(weight.cols)));
+  args.channels_last = in.flag("channelsLast");
+  if (args.channels_last && !in.placed()) {
+    throw Error("ERR_UNSUPPORTED", "channelsLast is for CUDA. Leave it out");
+  }
+  const int64_t taps = shape.kernel[0] * shape.kernel[1] * shape.kernel[2];
+  const int64_t cols = args.channels_last ? elements(taps, byte_channels(shape)) : weight.cols;
+  args.w = in.input<int8_t>("w", elements(weight.rows, padded_bytes(cols)));
   check_aligned(args.w);
   read_features(in, weight.rows, 1, args);
   args.result =

@@ -3,13 +3,12 @@
 #include <optional>
 #include <string>
 
+#include "backend/cuda/conv/conv_pass.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/launch.h"
-#include "backend/cuda/runtime/limits.h"
 #include "core/error.h"
 #include "kernels/conv/blocks.h"
-#include "kernels/conv/conv_args.h"
 #include "kernels/gemm/product_args.h"
 
 namespace spark::cuda {
@@ -20,55 +19,8 @@ using conv_block::kThreads;
 using conv_block::kTile;
 using conv_mma_block::kLargeTile;
 using conv_mma_block::kSmallTile;
-constexpr int64_t kDirectLines = 3;        // up to so many lines of a group have a thread for each sum
-constexpr int64_t kBlocksOfProcessor = 2;  // of tiles of 128, at the same time
-constexpr int64_t kPartsOfProcessor = 8;   // chunks of a gradient that are summed apart at the same time
+constexpr int64_t kPartsOfProcessor = 8;  // chunks of a gradient that are summed apart at the same time
 constexpr int64_t kSpanTiles = 512, kShortestSpan = 512;  // of a gradient on tensor cores
-
-int64_t numel(const int64_t (&sizes)[3]) { return sizes[0] * sizes[1] * sizes[2]; }
-
-void check(const char* what, int64_t size) { check_size("a convolution", what, size); }
-
-// Kernels count with 32 bits within an image, and along the positions of all images.
-void check_sizes(const ConvShape& shape) {
-  for (int i = 0; i < 3; ++i) {
-    check("strides", shape.stride[i]);
-    check("dilations", shape.dilation[i]);
-    check("pads", shape.pad[i]);
-    check("sizes of the image with pads", shape.image[i] + shape.pad[i]);
-    check("sizes of the output by strides", shape.out[i] * shape.stride[i] - shape.pad[i]);
-    check("sizes of the kernel by dilations", shape.kernel[i] * shape.dilation[i]);
-  }
-  const int64_t channels = shape.channels / shape.groups, filters = shape.filters / shape.groups;
-  const int64_t most = channels > filters ? channels : filters;
-  check("channels and taps", most * numel(shape.kernel));
-  check("elements of an image", channels * numel(shape.image));
-  check("elements of an output image", filters * numel(shape.out));
-  check("pixels of all images", shape.batch * numel(shape.image));
-  check("positions of all images", shape.batch * numel(shape.out));
-}
-
-ConvPassArgs pass_of(const ConvShape& shape) {
-  check_sizes(shape);
-  ConvPassArgs args{};
-  args.shape = shape;
-  args.kernel = FastAxes(shape.kernel);
-  args.image = FastAxes(shape.image);
-  args.out_axes = FastAxes(shape.out);
-  args.stride = FastAxes(shape.stride);
-  return args;
-}
-
-// One product for each group; `kernel` names it.
-struct Pass {
-  const char* kernel;
-  bool transposed;
-  int64_t lines, cols, depth;  // of a group
-};
-
-int64_t tiles_of(const Pass& pass, int64_t groups, int64_t tile) {
-  return groups * ceil_div(pass.lines, tile) * ceil_div(pass.cols, tile);
-}
 
 // The left side of conv_mma.cu: the weight itself where it lies so.
 class LeftSide {
@@ -101,12 +53,6 @@ class LeftSide {
  private:
   std::optional<Scratch> memory_;
 };
-
-// Tiles of 128 need fewer elements of x; those of 64 are more, for more processors.
-bool takes_large_tiles(const Pass& pass, int64_t groups) {
-  const int64_t processors = Device::current().attributes.multiprocessors;
-  return pass.lines > kSmallTile && tiles_of(pass, groups, kLargeTile) >= kBlocksOfProcessor * processors;
-}
 
 void launch_mma(DType number, const Pass& pass, const ConvPassArgs& args) {
   const LeftSide left(number, pass, args);
@@ -168,7 +114,7 @@ void launch_channels_last(const ConvArgs& conv, const Pass& pass, const ConvPass
   if (pass.lines == 0 || pass.cols == 0) return;
   const ConvShape& shape = args.shape;
   const int64_t channels = channels_last_channels(shape);
-  check("padded channels", shape.groups * channels);
+  check_conv_size("padded channels", shape.groups * channels);
   const char* number = conv.compute == Compute::kF16 ? "f16" : "bf16";
   std::optional<Scratch> packed;
   const uint16_t* image = conv.x_last;

@@ -39,9 +39,8 @@ void launch_tiles(const LinearIntegerArgs& args) {
 }  // namespace
 
 void linear_integer(const LinearIntegerArgs& args) {
-  if (args.packed || args.bias || args.result.scale) {
-    throw Error("ERR_UNSUPPORTED",
-                "the cuda backend has no linearInteger with packed weights, bias or scale");
+  if (args.packed) {
+    throw Error("ERR_UNSUPPORTED", "the cuda backend has no linearInteger with packed weights");
   }
   args.tokens <= linear_few_mma_block::kTokens ? launch_few(args) : launch_tiles(args);
 }

@@ -1,0 +1,24 @@
+// integer_result.cuh: what becomes of sums of integers, as IntegerResult of backend.h says.
+#pragma once
+
+#include "backend/backend.h"
+#include "kernels/quantize/saturate.cuh"
+
+namespace spark {
+namespace {
+
+// y[at], of a sum of feature o without its bias.
+__device__ void store_integer(const IntegerResult& result, const int32_t* bias, int64_t o, int64_t at,
+                              uint32_t sum) {
+  if (bias) sum += static_cast<uint32_t>(bias[o]);
+  if (!result.scale) {
+    static_cast<uint32_t*>(result.y)[at] = sum;
+    return;
+  }
+  const float scaled = static_cast<float>(static_cast<int32_t>(sum)) * result.scale[o];
+  static_cast<uint8_t*>(result.y)[at] =
+      saturated(scaled, result.zero ? result.zero[0] : 0, result.dtype == DType::kI8);
+}
+
+}  // namespace
+}  // namespace spark

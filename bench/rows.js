@@ -1,6 +1,7 @@
 // rows.js: the rows of `npm run bench`. Each is checked against a plain reference before it is timed.
 import { attention } from './rows/attention.js'
 import { blocks } from './rows/blocks.js'
+import { byteRows } from './rows/bytes.js'
 import { casts } from './rows/casts.js'
 import { compact } from './rows/compact.js'
 import { compile } from './rows/compile.js'
@@ -55,6 +56,7 @@ const families = {
   casts: { rows: casts, targets: ['cpu', 'cuda'] },
   'single-thread': { rows: singleThread, targets: ['cpu'] },
   linear: { rows: linear },
+  bytes: { rows: byteRows },
   'linear-integer': { rows: linearInteger, targets: ['cuda'] },
   links: { rows: links, named: ['cpu', 'cuda'] },
   blocks: { rows: blocks },

@@ -44,16 +44,27 @@ const families = [
     'conv_pack',
     'conv_channels_last',
     'conv_winograd',
+    'conv_integer',
   ],
-  ...['normalization', 'softmax_cross_entropy', 'elementwise', 'move', 'reduction', 'adamw', 'cast'],
+  ...[
+    'normalization',
+    'softmax_cross_entropy',
+    'elementwise',
+    'move',
+    'reduction',
+    'adamw',
+    'cast',
+    'bytes',
+    'pool',
+  ],
 ]
 const launchers = [
   ...['linear', 'linear_integer', 'expert_linear', 'matmul'].map(name => `gemm/${name}`),
   ...['product', 'product_mma', 'fp4_product', 'fp4_test', 'fp4_ways'].map(name => `gemm/${name}`),
   ...['dora', 'dora_weight'].map(name => `dora/${name}`),
-  ...['attention/attention', 'attention/paged_attention', 'conv/conv', 'conv/conv_pass'],
-  ...['amax', 'cast', 'nvfp4_rows', 'swizzle'].map(name => `quantize/${name}`),
-  ...['normalization', 'softmax_cross_entropy', 'strided', 'adamw'].map(name => `ops/${name}`),
+  ...['attention/attention', 'attention/paged_attention', 'conv/conv', 'conv/conv_pass', 'conv/conv_integer'],
+  ...['amax', 'bytes', 'cast', 'nvfp4_rows', 'swizzle'].map(name => `quantize/${name}`),
+  ...['normalization', 'softmax_cross_entropy', 'strided', 'adamw', 'pool'].map(name => `ops/${name}`),
 ]
 
 /** Figures of the kernels that a program launches, in the order of their names. @param {string} program @param {readonly string[]} args @returns {MemoryFigures[]} */

@@ -15,8 +15,6 @@ export interface ComputeTarget {
   readonly mode: Precision
   /** Whether the CPU has instructions that multiply bf16. */
   readonly multipliesBf16: boolean
-  /** Whether the backend has `linearInteger`, be it without packed weights, bias and scales. Default: false. */
-  readonly multipliesBytes?: boolean
   /** Ranks of the communicator that plans call; undefined without one. */
   readonly world?: number | undefined
   /** The device that has constants in its memory; see {@link Kernels.deviceMemory}. */

@@ -50,8 +50,6 @@ export interface CompileOptions {
   readonly backend?: Kernels['backend']
   /** Whether to use kernels for numbers of 8 bits where quantized operators would be computed in f32. Default: false. */
   readonly bytes?: boolean
-  /** Whether to use the kernel `linearInteger` where the others for `bytes` are not there. Default: as `bytes`. */
-  readonly multipliesBytes?: boolean
   /** What multiplies numbers of bf16. Default: none. */
   readonly bf16Support?: Bf16Support
   /** The mode that the weights of the graph are rounded in; see kernels/precision-policy.ts. Default: fp32. */
@@ -70,7 +68,6 @@ export interface CompileOptions {
 export const optionsFor = (kernels: Kernels): CompileOptions => ({
   backend: kernels.backend,
   bytes: kernels.supports('convInteger'),
-  multipliesBytes: kernels.supports('linearInteger'),
   bf16Support: kernels.bf16Support,
   world: kernels.world,
   device: kernels.deviceMemory?.device,
@@ -90,11 +87,11 @@ export function compile(graph: Graph, options: CompileOptions = {}): Program {
 /** {@link compile} with pauses. */
 export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced<Program> {
   const { shapes = {}, backend = 'js', mode = 'fp32', bf16Support = 'none' } = options
-  const { bytes = false, multipliesBytes = bytes } = options
+  const { bytes = false } = options
   const packing = backend === 'cpu' && { bf16Support, enlarges: options.memory !== 'small' }
   const multipliesBf16 = bf16Support !== 'none'
   const { world, device } = options
-  const target = { backend, mode, world, device, multipliesBf16, multipliesBytes }
+  const target = { backend, mode, world, device, multipliesBf16 }
   const { states = new Map<string, StateOptions>() } = options
   const { updates, written } = updatesOf(graph, states)
   const facts = yield* inferFactsPaced(graph, { shapes })

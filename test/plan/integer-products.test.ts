@@ -1,18 +1,18 @@
-// Products of quantized matrices on a backend that has linearInteger and none of the other kernels for bytes, as CUDA: sums are
-// exact, and results are those of the kernels for bytes.
+// Products and convolutions of quantized numbers in plans for CUDA, where tensor cores read weights as they lie there: plain kernels make
+// of them what they make of other plans.
 import t from 'tap'
+import { int, ints } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { openKernels } from '#lib/kernels/open.js'
 import { compile } from '#lib/plan/compile.js'
 import { Plan } from '#lib/plan/plan.js'
-import { backends } from '../fixtures/backends.js'
 import { randomGenerator } from '../fixtures/values/random.js'
 
 type ByteType = 'u8' | 'i8'
 const random = randomGenerator(5)
 const [rows, depth, cols] = [5, 67, 9]
-const sumsAlone = { bytes: false, multipliesBytes: true }
+const forCuda = { bytes: true, backend: 'cuda' } as const
 
 function bytes(dtype: ByteType, count: number): Uint8Array | Int8Array {
   const unsigned = Uint8Array.from({ length: count }, () => 256 * random())
@@ -61,10 +61,16 @@ function graphOf({ op = 'MatMulInteger', types, known = true, zeros, b = [depth,
   })
 }
 
-const products = (graph: Graph, options = sumsAlone) =>
-  compile(graph, options).steps.filter(({ op }) => op === 'linearInteger')
+const stepsOf = (graph: Graph, op: string) => compile(graph, forCuda).steps.filter(step => step.op === op)
 
-t.test('products are exact, with weights as they are', async t => {
+/** What the plain kernels make of the plan of a backend. */
+async function results(graph: Graph, feeds: Record<string, unknown>, options: object) {
+  const kernels = await openKernels({ backend: 'js' })
+  using plan = await Plan.create(graph, kernels, options)
+  return (await plan.run(feeds as never)).y!.slice()
+}
+
+t.test('products, with weights as they are', async t => {
   const each: ByteType[] = ['u8', 'i8']
   const zeros: Product['zeros'][] = [undefined, [[], []], [[rows], [cols]]]
   const cases = each.flatMap(left =>
@@ -80,41 +86,70 @@ t.test('products are exact, with weights as they are', async t => {
   )
   for (const product of cases) {
     const graph = graphOf(product)
-    t.match(products(graph), [
+    t.match(stepsOf(graph, 'linearInteger'), [
       { args: { packed: false, wSigned: product.types[1] === 'i8', wSum: undefined } },
     ])
     const feeds = {
       a: bytes(product.types[0], rows * depth),
       ...(!product.known && { b: bytes(product.types[1], depth * cols) }),
     }
-    for (const backend of backends) {
-      const kernels = await openKernels({ backend })
-      const run = async (options: object) => {
-        using plan = await Plan.create(graph, kernels, options)
-        return (await plan.run(feeds)).y!.slice()
-      }
-      const expected = await run({ bytes: false, multipliesBytes: false })
-      t.strictSame(await run(sumsAlone), expected, `${backend}, ${JSON.stringify(product)}`)
-    }
+    const expected = await results(graph, feeds, { bytes: false })
+    t.strictSame(await results(graph, feeds, forCuda), expected, JSON.stringify(product))
   }
 })
 
-t.test('sums become the same bytes in steps of their own', async t => {
+t.test('products that become bytes', async t => {
   for (const type of ['u8', 'i8'] as const) {
     const graph = graphOf({ op: 'QLinearMatMul', types: [type, 'i8'], zeros: [[], [cols]] })
-    t.equal(products(graph).length, 1)
-    const a = bytes(type, rows * depth)
-    for (const backend of backends) {
-      const kernels = await openKernels({ backend })
-      const run = async (options: object) => {
-        using plan = await Plan.create(graph, kernels, options)
-        return (await plan.run({ a })).y!.slice()
-      }
-      t.strictSame(await run(sumsAlone), await run({ bytes: true }), `${backend}, ${type}`)
-    }
+    t.match(stepsOf(graph, 'linearInteger'), [{ args: { packed: false, yDtype: type } }])
+    const feeds = { a: bytes(type, rows * depth) }
+    t.strictSame(await results(graph, feeds, forCuda), await results(graph, feeds, { bytes: true }), type)
   }
 })
 
 t.test('a batch of matrices on the right is computed in f32', async t => {
-  t.strictSame(products(graphOf({ types: ['u8', 'i8'], b: [2, depth, cols] })), [])
+  t.strictSame(stepsOf(graphOf({ types: ['u8', 'i8'], b: [2, depth, cols] }), 'linearInteger'), [])
+})
+
+/** A QLinearConv of filters [O, C/G, 3, 2]. */
+function convGraph(type: ByteType, filters: number, channels: number, group: number): Graph {
+  const initializers = new Map<string, Constant>([
+    ['b', constant('i8', [filters, channels / group, 3, 2])],
+    ['az', constant(type, [])],
+    ['bz', constant('i8', [filters])],
+    ['yz', constant(type, [])],
+    ['bias', Constant.from('i32', [filters], new Int32Array(filters).fill(700))],
+  ])
+  for (const [name, scale] of Object.entries({ as: 0.02, bs: 0.01, ys: 0.9 }))
+    initializers.set(name, Constant.f32(scale))
+  const inputs = ['a', 'as', 'az', 'b', 'bs', 'bz', 'ys', 'yz', 'bias']
+  const attributes = { group: int(group), pads: ints([1, 0, 2, 1]), strides: ints([1, 2]) }
+  return makeGraph({
+    inputs: [{ name: 'a', type: tensorType(type, [2, channels, 7, 9]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [makeNode('QLinearConv', inputs, ['y'], { attributes })],
+    initializers,
+  })
+}
+
+t.test('convolutions, with the channels of each tap side by side but in groups of few filters', async t => {
+  for (const type of ['u8', 'i8'] as const) {
+    for (const [filters, channels, group, channelsLast] of [
+      [5, 19, 1, true],
+      [2, 3, 1, true],
+      [8, 34, 2, true],
+      [6, 4, 2, undefined],
+      [4, 4, 4, undefined],
+    ] as const) {
+      const graph = convGraph(type, filters, channels, group)
+      t.match(stepsOf(graph, 'convInteger'), [{ args: { channelsLast } }])
+      const feeds = { a: bytes(type, 2 * channels * 63) }
+      const expected = await results(graph, feeds, { bytes: true })
+      t.strictSame(
+        await results(graph, feeds, forCuda),
+        expected,
+        `${type}, ${filters}, ${channels}, ${group}`,
+      )
+    }
+  }
 })

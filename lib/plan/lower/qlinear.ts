@@ -41,9 +41,14 @@ function signedWeight(
   return { codes: ctx.cast(moved, 'i8'), zeros }
 }
 
-/** Sums of a matrix of codes along an axis. */
-const sums = (ctx: Lowering, codes: Value, axis: number): Operand =>
-  ctx.call('ReduceSum', [ctx.cast(codes, 'i32'), ctx.ints([axis])], { keepdims: int(0) }).buffer.read()
+/** Whether kernels multiply on tensor cores, and form sums of weights with their products. */
+const onTensorCores = (ctx: Lowering): boolean => ctx.target.backend === 'cuda'
+
+/** Sums of a matrix of codes along an axis, for kernels that read them. */
+const sums = (ctx: Lowering, codes: Value, axis: number): Operand | undefined =>
+  onTensorCores(ctx)
+    ? undefined
+    : ctx.call('ReduceSum', [ctx.cast(codes, 'i32'), ctx.ints([axis])], { keepdims: int(0) }).buffer.read()
 
 /** A copy of `codes`, which a file may have at any address, with zeros at the end of its axes, up to these sizes. */
 function padded(ctx: Lowering, codes: Value, sizes: readonly Size[]): Value {
@@ -80,7 +85,7 @@ function filterRows(ctx: Lowering, codes: Value, groups: number) {
   const [rows, channels, taps] = [codes.shape[0]!, codes.shape[1]!, numel(codes.shape.slice(2))]
   const inRows = (value: Value, cols: Size): Operand =>
     padded(ctx, ctx.reshaped(value, [rows, cols]), [rows, roundUp(cols, 64)]).buffer.read()
-  if (ctx.target.backend !== 'cuda' || (groups > 1 && !lessThan(groups * directFilters, rows)))
+  if (!onTensorCores(ctx) || (groups > 1 && !lessThan(groups * directFilters, rows)))
     return { w: inRows(codes, multiply(channels, taps)) }
   const perm = ints([0, 2, 1])
   const sides = ctx.call('Transpose', [ctx.reshaped(codes, [rows, channels, taps])], { perm })
@@ -145,15 +150,14 @@ export function multiplyBytes(
   const [left, right] = [ctx.input(a), ctx.input(b)]
   const [cols = 0, rows = 0] = transposed ? [...right.shape].reverse() : right.shape
   const fits = right.shape.length === 2 && left.shape.length > 0 && cols !== 0 && rows !== 0
-  if (!ctx.target.multipliesBytes || !fits || !isBytes(left) || !isBytes(right)) return false
-  if (!ctx.bytes && (scales || bias !== undefined)) return false
+  if (!ctx.bytes || !fits || !isBytes(left) || !isBytes(right)) return false
   if (scales && !isBytes(ctx.output())) return false
   if (scales && (scales[0].buffer.count !== 1 || scales[2].buffer.count !== 1)) return false
   const tokens = numel(left.shape.slice(0, -1))
-  const { codes, zeros } = ctx.bytes
-    ? signedWeight(ctx, right, ctx.inputIfAny(bZero), rows)
-    : { codes: right, zeros: zerosOf(ctx, ctx.inputIfAny(bZero), rows) }
-  const packed = ctx.bytes && ctx.target.backend !== 'cuda' && right.buffer.storage === 'constant'
+  const { codes, zeros } = onTensorCores(ctx)
+    ? { codes: right, zeros: zerosOf(ctx, ctx.inputIfAny(bZero), rows) }
+    : signedWeight(ctx, right, ctx.inputIfAny(bZero), rows)
+  const packed = !onTensorCores(ctx) && right.buffer.storage === 'constant'
   const w = packed ? panelsOf(ctx, codes, transposed) : transposed ? codes : ctx.call('Transpose', [codes])
   ctx.step('linearInteger', {
     tokens,
@@ -164,7 +168,7 @@ export function multiplyBytes(
     xSigned: left.dtype === 'i8',
     x: ctx.read(a),
     w: w.buffer.read(),
-    wSum: ctx.bytes ? sums(ctx, codes, transposed ? 1 : 0) : undefined,
+    wSum: sums(ctx, codes, transposed ? 1 : 0),
     wZero: zeros?.buffer.read(),
     xZero: zerosOf(ctx, ctx.inputIfAny(aZero), tokens)?.buffer.read(),
     bias: bias === undefined ? undefined : ctx.optional(bias),

@@ -240,8 +240,10 @@ t.test('general products', async t => {
     t.notOk(operators(graph).Gemm)
     const packed = compile(graph, { bytes: true }).steps.find(({ op }) => op === 'linearInteger')
     t.match(packed?.args, { packed: true })
-    const sums = compile(graph, { multipliesBytes: true }).steps.find(({ op }) => op === 'linearInteger')
-    t.match(sums?.args, { packed: false, bias: undefined }, 'where there are no other kernels for bytes')
+    const cuda = compile(graph, { bytes: true, backend: 'cuda' }).steps.find(
+      ({ op }) => op === 'linearInteger',
+    )
+    t.match(cuda?.args, { packed: false, wSum: undefined }, 'where tensor cores multiply them')
     t.notOk(compile(graph).steps.some(({ op }) => op === 'linearInteger'))
   }
 })

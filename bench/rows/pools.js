@@ -11,10 +11,11 @@ import { expectClose } from './conv.js'
 /** @import { Operator } from '../onnx-model.js' */
 /** @import { Peer } from '../peer.js' */
 
-/** Planes, the size of the image, of the window, and its stride; windows of 3 have a border of 1. */
+/** Planes, the size of the image, of the window, and its stride; windows of 3 and 5 have a border of 1 and 2. */
 const shapes = /** @type {const} */ ([
   [64, 112, 3, 2],
   [192, 28, 3, 1],
+  [192, 28, 5, 1],
   [1024, 14, 3, 1],
   [128, 56, 2, 2],
 ])
@@ -26,7 +27,7 @@ const globals = [
   [960, 7],
 ]
 
-/** Batch, rows and columns: means of tokens, and of images whose channels come last. */
+/** Batch, rows and columns: means and maxima of tokens, and of images whose channels come last. */
 const tokens = [
   [1, 196, 384],
   [8, 49, 960],
@@ -38,7 +39,7 @@ export async function* pools(kernels, peer) {
   const operands = new Operands(kernels)
   const plain = await openKernels({ backend: 'js' })
   for (const [planes, size, kernel, stride] of shapes) {
-    const pad = kernel === 3 ? 1 : 0
+    const pad = (kernel - 1) >> 1
     const out = Math.floor((size + 2 * pad - kernel) / stride) + 1
     const x = await operands.put(uniform(planes * size ** 2, 1))
     const y = await operands.put(new Float32Array(planes * out ** 2))
@@ -73,45 +74,52 @@ export async function* pools(kernels, peer) {
     }
   }
   for (const [planes = 0, size = 0] of globals) {
-    yield* means(kernels, peer, {
+    yield* reduction(kernels, peer, {
+      fn: 'mean',
       name: 'global average pool',
       sizes: [1, planes, size, size],
-      means: [1, planes, 1, 1],
+      results: [1, planes, 1, 1],
       args: { shape: [planes], strides: [size ** 2], reduced: [size ** 2], reducedStrides: [1] },
       operator: { type: 'GlobalAveragePool', attributes: {} },
     })
   }
   for (const [batch = 0, rows = 0, columns = 0] of tokens) {
-    yield* means(kernels, peer, {
-      name: 'mean of rows',
-      sizes: [batch, rows, columns],
-      means: [batch, 1, columns],
-      args: {
-        ...{ shape: [batch, columns], strides: [rows * columns, 1] },
-        ...{ reduced: [rows], reducedStrides: [columns] },
-      },
-      operator: { type: 'ReduceMean', attributes: { axes: [1] }, opset: 17 },
-    })
+    for (const [fn, type] of /** @type {const} */ ([
+      ['mean', 'ReduceMean'],
+      ['max', 'ReduceMax'],
+    ])) {
+      yield* reduction(kernels, peer, {
+        ...{ fn, name: `${fn} of rows` },
+        sizes: [batch, rows, columns],
+        results: [batch, 1, columns],
+        args: {
+          ...{ shape: [batch, columns], strides: [rows * columns, 1] },
+          ...{ reduced: [rows], reducedStrides: [columns] },
+        },
+        operator: { type, attributes: { axes: [1] }, opset: 17 },
+      })
+    }
   }
 }
 
 /**
- * @typedef {object} Means
+ * @typedef {object} Reduction
+ * @property {'mean' | 'max'} fn
  * @property {string} name
  * @property {number[]} sizes of x
- * @property {number[]} means sizes of y
+ * @property {number[]} results sizes of y
  * @property {Pick<KernelArgs['reduce'], 'shape' | 'strides' | 'reduced' | 'reducedStrides'>} args
  * @property {Pick<Operator, 'type' | 'attributes' | 'opset'>} operator
  */
 
-/** @param {Kernels} kernels @param {Peer | null} peer @param {Means} of @returns {AsyncGenerator<Case>} */
-async function* means(kernels, peer, { name, sizes, means, args: strides, operator }) {
+/** @param {Kernels} kernels @param {Peer | null} peer @param {Reduction} of @returns {AsyncGenerator<Case>} */
+async function* reduction(kernels, peer, { fn, name, sizes, results, args: strides, operator }) {
   const operands = new Operands(kernels)
   const plain = await openKernels({ backend: 'js' })
   const x = await operands.put(uniform(numel(sizes), 1))
-  const y = await operands.put(new Float32Array(numel(means)))
-  const args = /** @type {const} */ ({ ...strides, fn: 'mean', dtype: 'f32' })
-  const run = await peer?.operator({ ...operator, inputs: { x: sizes }, outputs: { y: means } })
+  const y = await operands.put(new Float32Array(numel(results)))
+  const args = /** @type {const} */ ({ ...strides, fn, dtype: 'f32' })
+  const run = await peer?.operator({ ...operator, inputs: { x: sizes }, outputs: { y: results } })
   yield {
     name,
     shape: sizes.slice(sizes[0] === 1 ? 1 : 0).join('x'),

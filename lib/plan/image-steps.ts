@@ -190,12 +190,15 @@ function binary(step: StepOf<'binary'>, known: KnownImages): ImageStep | undefin
   }
 }
 
-/** Sums and means of whole images; other kernels would take the elements of a column one by one. */
+/** Reductions whose kernels take a vector of columns at a time. */
+const columnFns: ReadonlySet<string> = new Set(['sum', 'mean', 'max'])
+
+/** Sums, means and maxima of whole images; other kernels would take the elements of a column one by one. */
 function reduction(step: StepOf<'reduce'>, known: KnownImages): ImageStep | undefined {
   const { args } = step
   const { fn, dtype, shape, strides, reduced, reducedStrides, x } = args
   const images = known.get(x.buffer)
-  if (dtype !== 'f32' || !images || !(fn === 'sum' || fn === 'mean')) return undefined
+  if (dtype !== 'f32' || !images || !columnFns.has(fn)) return undefined
   const { batch, channels, positions } = images
   const ofPlanes = [multiply(batch, channels), positions, positions, 1]
   const given = [...shape, ...strides, ...reduced, ...reducedStrides]

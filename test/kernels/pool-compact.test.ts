@@ -91,6 +91,81 @@ const cases: Case[] = [
     ],
   },
   { batch: 2, channels: 9, image: [9, 9], kernel: [2, 2] },
+  {
+    batch: 2,
+    channels: 19,
+    image: [8, 8],
+    kernel: [5, 5],
+    pads: [
+      [2, 2],
+      [2, 2],
+    ],
+  },
+  {
+    batch: 1,
+    channels: 33,
+    image: [8, 8],
+    kernel: [5, 5],
+    strides: [2, 2],
+    pads: [
+      [2, 2],
+      [2, 2],
+    ],
+  },
+  {
+    batch: 1,
+    channels: 18,
+    image: [2, 32],
+    kernel: [2, 4],
+    strides: [1, 2],
+    pads: [
+      [0, 1],
+      [0, 1],
+    ],
+  },
+  {
+    batch: 2,
+    channels: 5,
+    image: [1, 64],
+    kernel: [1, 7],
+    strides: [1, 2],
+    pads: [
+      [0, 3],
+      [0, 3],
+    ],
+  },
+  {
+    batch: 1,
+    channels: 12,
+    image: [2, 32],
+    kernel: [1, 6],
+    pads: [
+      [0, 2],
+      [0, 2],
+    ],
+  },
+  {
+    batch: 2,
+    channels: 9,
+    image: [1, 64],
+    kernel: [1, 2],
+    strides: [1, 2],
+    pads: [
+      [0, 1],
+      [0, 1],
+    ],
+  },
+  {
+    batch: 2,
+    channels: 9,
+    image: [1, 63],
+    kernel: [1, 3],
+    strides: [1, 2],
+    pads: [
+      [0, 1],
+      [0, 1],
+    ],
+  },
   { batch: 0, channels: 9, image: [5, 5], kernel: [2, 2] },
 ]
 

@@ -1,7 +1,8 @@
-// Sums and means of f32: their order is the same on every instruction set (docs/numerics.md, section 9).
+// Sums, means and maxima of f32: their order is the same on every instruction set (docs/numerics.md, section 9).
 import t from 'tap'
 import { openKernels } from '#lib/kernels/open.js'
 import { loadAddon } from '#lib/native.js'
+import { identical } from '../fixtures/close.js'
 import { randomGenerator } from '../fixtures/values/random.js'
 
 const skip = loadAddon().addon ? false : 'the addon does not load'
@@ -88,6 +89,36 @@ t.test('sums and means of columns', { skip }, async t => {
       })
       t.strictSame(y, expected, `${fn} of ${images} times ${size} in ${columns} columns`)
     }
+  }
+})
+
+t.test('maxima of columns', { skip }, async t => {
+  const kernels = await openKernels({ backend: 'cpu' })
+  const random = randomGenerator(13)
+  for (const [images, rows, columns] of [
+    [1, 1, 2],
+    [3, 15, 17],
+    [2, 49, 131],
+    [1, 513, 65],
+    [2, 0, 5],
+  ] as const) {
+    // Among them NaN and -∞, and zeros of both signs, the largest of some columns.
+    const x = Float32Array.from({ length: images * rows * columns }, (_, i) => {
+      if (i % 11 === 3 && random() < 0.02) return Number.NaN
+      if (i % columns === 1) return Number.NEGATIVE_INFINITY
+      return i % columns < 8 ? [-0, 0, -1][Math.floor(3 * random())]! : random() - 0.5
+    })
+    const [y, one] = [new Float32Array(images * columns), new Float32Array(images * columns)]
+    const args = { fn: 'max', dtype: 'f32', reduced: [rows], reducedStrides: [columns], x } as const
+    await kernels.run('reduce', { ...args, shape: [images, columns], strides: [rows * columns, 1], y })
+    for (let i = 0; i < one.length; i++) {
+      const first = Math.floor(i / columns) * rows * columns + (i % columns)
+      await kernels.run('reduce', {
+        ...{ ...args, shape: [1], strides: [1] },
+        ...{ x: x.subarray(first), y: one.subarray(i, i + 1) },
+      })
+    }
+    identical(t, y, one, `${images} times ${rows} in ${columns} columns`)
   }
 })
 

@@ -165,6 +165,20 @@ t.test('the layout around pools', t => {
   t.end()
 })
 
+t.test('the layout in front of a reduction of whole images', t => {
+  const axes = { axes: ints([2, 3]), keepdims: int(0) }
+  for (const batch of [1, 2]) {
+    for (const op of ['GlobalMaxPool', 'GlobalAveragePool'])
+      t.equal(layoutsOf({ layers: [pointwise, depthwise(), { op }], batch }), 'pc cc', op)
+    for (const [op, layouts] of [
+      ['ReduceMax', 'pc cc'],
+      ['ReduceMin', 'pc cp'],
+    ] as const)
+      t.equal(layoutsOf({ layers: [pointwise, depthwise(), { op, attributes: axes }], batch }), layouts, op)
+  }
+  t.end()
+})
+
 t.test('the layout around concatenations', t => {
   for (const batch of [1, 2]) {
     t.equal(layoutsOf({ layers: [full, joined, full], batch }), 'pc cc cp', 'channels')
@@ -208,6 +222,30 @@ t.test('the layout around numbers for each channel', t => {
   }
   t.equal(layoutsOf({ layers: gated, image: [9, 8] }), 'pp pp pp pp', 'many positions')
   t.end()
+})
+
+t.test('the largest elements of whole images', async t => {
+  const kernels = await openKernels({ backend: 'cpu' })
+  const layers = [pointwise, depthwise(), { op: 'GlobalMaxPool' }]
+  const net: Net = { layers, image: ['height', 'width'], batch: 'n' }
+  const runner = new GraphRunner(netOf(net), kernels)
+  t.teardown(() => runner.dispose())
+  for (const batch of [1, 3]) {
+    for (const image of [
+      [6, 7],
+      [8, 8],
+      [9, 8],
+    ]) {
+      const x = uniform(randomGenerator(3), batch * channels * numel(image))
+      const sizes = { image, batch }
+      using compact = await Plan.create(netOf({ layers, ...sizes }), kernels)
+      using planes = await Plan.create(netOf({ layers, ...sizes, outputs: [1] }), kernels)
+      const [{ h2 }, { h2: expected }] = [await compact.run({ x }), await planes.run({ x })]
+      identical(t, h2 as Float32Array, expected as Float32Array, `${batch} x ${image}`)
+      const [later] = (await runner.run([hostTensor('f32', [batch, channels, ...image], x)])) as HostTensor[]
+      identical(t, later!.data as Float32Array, expected as Float32Array, `${batch} x ${image}, sized later`)
+    }
+  }
 })
 
 t.test('the values of poolings, concatenations and full kernels', async t => {

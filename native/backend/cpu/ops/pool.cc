@@ -129,7 +129,7 @@ void mean_lines(const PoolArgs& args) {
   const int64_t planes = grain_for(image + out, 1 << 14);
   const int64_t tasks = (windows.planes + planes - 1) / planes;
   const int64_t lines = std::min(kPoolLines, windows.out[1]);
-  const int64_t doubles = lines * (windows.image[2] + 2 * kPoolMargin);
+  const int64_t doubles = lines * (windows.image[2] + 2 * kPoolMargin) + kPoolMargin;
   parallel_tasks(tasks, 2 * doubles, [&](int64_t task, float* workspace) {
     const int64_t first = task * planes;
     auto* columns = reinterpret_cast<double*>(workspace);

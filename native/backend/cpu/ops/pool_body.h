@@ -189,34 +189,31 @@ void mean_of_taps(const Windows& of, const double* columns, const double* counts
   }
 }
 
-// As mean_of_taps, of columns side by side; those beyond the ends of the image are zero.
-template <int kTaps>
+// The columns from[0], from[kStride] …
+template <int kStride, int... kLane>
+inline HalfDoubles load_columns(const double* from, Lanes<kLane...>) {
+  HalfDoubles values, behind;
+  __builtin_memcpy(&values, from, sizeof(values));
+  if constexpr (kStride == 1) return values;
+  __builtin_memcpy(&behind, from + kHalfWidth - 1, sizeof(behind));
+  return __builtin_shufflevector(values, behind, (2 * kLane + (2 * kLane >= kHalfWidth))...);
+}
+
+// As mean_of_taps, of columns side by side, for each window or every second one; kTaps of them, 0: any.
+// Columns beyond the ends of the image are zero; up to kPoolMargin behind those of a window are read.
+template <int kTaps, int kStride>
 void mean_of_neighbours(const Windows& of, const double* columns, const double* counts, double factor,
                         float* y) {
+  constexpr typename CountLanes<kHalfWidth>::Type kLanes{};
   const double* from = columns - of.pad[2];
+  const int64_t taps = kTaps ? kTaps : of.kernel[2];
   for (int64_t c = 0; c < of.out[2]; c += kHalfWidth) {
-    HalfDoubles sum{}, column, count;
+    HalfDoubles sum{}, count;
 #pragma GCC unroll 3
-    for (int64_t k = 0; k < kTaps; ++k) {
-      __builtin_memcpy(&column, from + c + k, sizeof(column));
-      sum += column;
-    }
+    for (int64_t k = 0; k < taps; ++k) sum += load_columns<kStride>(from + kStride * c + k, kLanes);
     __builtin_memcpy(&count, counts + c, sizeof(count));
     const HalfFloats mean = __builtin_convertvector(sum / (factor * count), HalfFloats);
     store_half(y + c, mean, of.out[2] - c);
-  }
-}
-
-// As mean_of_neighbours, of every second window.
-template <int kTaps>
-void mean_of_every_second(const Windows& of, const double* columns, const double* counts, double factor,
-                          float* y) {
-  const double* from = columns - of.pad[2];
-  for (int64_t c = 0; c < of.out[2]; ++c) {
-    double sum = from[2 * c];
-#pragma GCC unroll 3
-    for (int64_t k = 1; k < kTaps; ++k) sum += from[2 * c + k];
-    y[c] = static_cast<float>(sum / (factor * counts[c]));
   }
 }
 
@@ -229,10 +226,11 @@ MeanOfTaps mean_of_taps_for(const Windows& of) {
   const int64_t taps = of.kernel[2], stride = of.stride[2];
   const int64_t reach = (of.out[2] - 1) * stride + taps - of.pad[2];
   if (of.dilation[2] != 1 || of.pad[2] > kEdge || reach > of.image[2] + kEdge) return mean_of_taps;
-  if (taps == 3 && stride == 1) return mean_of_neighbours<3>;
-  if (taps == 3 && stride == 2) return mean_of_every_second<3>;
-  if (taps == 2 && stride == 2) return mean_of_every_second<2>;
-  return mean_of_taps;
+  if (stride == 1) return taps == 3 ? mean_of_neighbours<3, 1> : mean_of_neighbours<0, 1>;
+  if (stride != 2) return mean_of_taps;
+  return taps == 3   ? mean_of_neighbours<3, 2>
+         : taps == 2 ? mean_of_neighbours<2, 2>
+                     : mean_of_neighbours<0, 2>;
 }
 
 // Columns of several lines first: a vector that overlaps one just stored would wait for it.

@@ -31,7 +31,8 @@ struct PoolKernels {
   void (*max_windows)(const Windows& windows, int64_t planes, const float* x, float* columns, int64_t pitch,
                       float* y);
   // y = the means of the windows on so many planes, summed in f64: columns of the image first.
-  // columns: 8-byte aligned, image[2] + 2 · kPoolMargin doubles for each line that is computed together.
+  // columns: 8-byte aligned, image[2] + 2 · kPoolMargin doubles for each line that is computed together, and
+  // kPoolMargin more.
   void (*mean_windows)(const Windows& windows, const CountedTaps& counts, int64_t planes, const float* x,
                        double* columns, float* y);
   // The same of a line, with the same bits. columns: image[2] · kPoolChannels numbers; 8-byte aligned.

@@ -1,4 +1,5 @@
 // reduce.cc: reductions over axes of a strided tensor.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -88,32 +89,47 @@ V reduce_one(const ReduceArgs& args, int64_t offset) {
 
 constexpr int64_t kColumns = 64;
 
-// Whether sums are of columns that lie side by side, whose elements are not neighbours.
-bool sums_columns(const ReduceArgs& args) {
+// Whether columns lie side by side, whose elements are not neighbours, and a vector takes some of them at
+// once.
+bool takes_columns(const ReduceArgs& args) {
   const Axes &kept = args.shape, &gone = args.reduced;
-  const bool sums = args.fn == ReduceFn::kSum || args.fn == ReduceFn::kMean;
-  return sums && args.dtype == DType::kF32 && kept.count > 0 && args.strides.step[kept.count - 1] == 1 &&
+  const bool has_loop = args.fn == ReduceFn::kSum || args.fn == ReduceFn::kMean || args.fn == ReduceFn::kMax;
+  return has_loop && args.dtype == DType::kF32 && kept.count > 0 && args.strides.step[kept.count - 1] == 1 &&
          kept.size[kept.count - 1] > 1 && gone.count > 0 && args.reduced_strides.step[gone.count - 1] != 1;
 }
 
-// y[c] = reduce_one at offset + c, for up to kColumns of them.
-void reduce_columns(const ReduceArgs& args, int64_t offset, int64_t columns, float* y) {
+// Calls body(x, stride, count) for the runs of a column from `offset` on, in the order of fold_runs.
+template <typename Body>
+void for_each_run(const ReduceArgs& args, int64_t offset, const Body& body) {
   const Axes& axes = args.reduced;
-  const int64_t count = numel(axes), size = axes.size[axes.count - 1];
-  const int64_t stride = args.reduced_strides.step[axes.count - 1];
+  const int64_t size = axes.size[axes.count - 1], stride = args.reduced_strides.step[axes.count - 1];
   const float* x = static_cast<const float*>(args.x) + offset;
   Axes outer = axes;
   outer.count = axes.count - 1;
   Cursor<1> cursor(outer, {&args.reduced_strides}, 0);
-  double totals[kColumns] = {}, sums[kColumns];
-  for (int64_t left = count; left > 0; left -= size, cursor.next()) {
-    for (int64_t at = 0; at < size; at += kRun) {
-      const float* from = x + cursor.offset[0] + at * stride;
-      kernels().rows.double_sums(from, stride, std::min(kRun, size - at), columns, sums);
-      for (int64_t c = 0; c < columns; ++c) totals[c] += sums[c];
-    }
+  for (int64_t left = numel(axes); left > 0; left -= size, cursor.next()) {
+    for (int64_t at = 0; at < size; at += kRun)
+      body(x + cursor.offset[0] + at * stride, stride, std::min(kRun, size - at));
   }
+}
+
+// y[c] = reduce_one at offset + c, for up to kColumns of them.
+void reduce_columns(const ReduceArgs& args, int64_t offset, int64_t columns, float* y) {
+  const RowKernels& rows = kernels().rows;
+  if (args.fn == ReduceFn::kMax) {
+    std::fill_n(y, columns, -std::numeric_limits<float>::infinity());
+    for_each_run(args, offset, [&](const float* x, int64_t stride, int64_t count) {
+      rows.max_columns(x, stride, count, columns, y);
+    });
+    return;
+  }
+  double totals[kColumns] = {}, sums[kColumns];
+  for_each_run(args, offset, [&](const float* x, int64_t stride, int64_t count) {
+    rows.double_sums(x, stride, count, columns, sums);
+    for (int64_t c = 0; c < columns; ++c) totals[c] += sums[c];
+  });
   const bool divides = args.fn == ReduceFn::kMean;
+  const int64_t count = numel(args.reduced);
   for (int64_t c = 0; c < columns; ++c) {
     y[c] = static_cast<float>(divides ? mean<float>(totals[c], count) : totals[c]);
   }
@@ -138,7 +154,7 @@ void reduce_rows_of_columns(const ReduceArgs& args) {
 }  // namespace
 
 void reduce(const ReduceArgs& args) {
-  if (sums_columns(args)) return reduce_rows_of_columns(args);
+  if (takes_columns(args)) return reduce_rows_of_columns(args);
   with_number(args.dtype, [&](auto number) {
     using V = decltype(number);
     const int64_t grain = grain_for(numel(args.reduced), 1 << 13);

@@ -21,6 +21,9 @@ struct RowKernels {
   double (*double_sum)(const float* x, int64_t count);
   // sums[c] = double_sum of x[i · stride + c] over i < count
   void (*double_sums)(const float* x, int64_t stride, int64_t count, int64_t columns, double* sums);
+  // y[c] becomes the largest of y[c] and x[i · stride + c] over i < count: the first of equal ones, NaN where
+  // one is.
+  void (*max_columns)(const float* x, int64_t stride, int64_t count, int64_t columns, float* y);
   // y[i] = x[i] · factor + shift
   void (*affine)(const float* x, int64_t count, float factor, float shift, float* y);
   // y[i] = (x[i] − mean) · factor · scale[i] + bias[i]; null: 1 and 0

@@ -170,6 +170,15 @@ void double_sums(const float* x, int64_t stride, int64_t count, int64_t columns,
   for (; c < columns; ++c) sum_columns<Single, Double>(x + c, stride, count, sums + c);
 }
 
+void max_columns(const float* x, int64_t stride, int64_t count, int64_t columns, float* y) {
+  for (int64_t c = 0; c < columns; c += vec::kWidth) {
+    const int64_t some = columns - c;
+    vec::Vec max = vec::load_some(y + c, some);
+    for (int64_t i = 0; i < count; ++i) max = vec::larger(max, vec::load_some(x + i * stride + c, some));
+    vec::store_some(y + c, max, some);
+  }
+}
+
 void affine(const float* x, int64_t count, float factor, float shift, float* y) {
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) store(y + i, load(x + i) * factor + shift, kLanes);
@@ -222,6 +231,7 @@ constexpr RowKernels kKernels = {
     .dot = dot,
     .double_sum = double_sum,
     .double_sums = double_sums,
+    .max_columns = max_columns,
     .affine = affine,
     .normalize = normalize,
     .gradient_sums = gradient_sums,

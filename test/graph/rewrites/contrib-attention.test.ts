@@ -8,6 +8,7 @@ import { Constant } from '#lib/graph/constant.js'
 import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
 import { close } from '../../fixtures/close.js'
 import { contributes } from '../../fixtures/contributed.js'
+import { randomBytes } from '../../fixtures/values/bytes.js'
 import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 const random = randomGenerator(7)
@@ -69,16 +70,7 @@ t.test('Attention to a past, as optimized decoders have it', async t => {
 })
 
 t.test('QAttention', async t => {
-  const bytes = (kind: 'u8' | 'i8', ...shape: number[]): Constant => {
-    const codes = Array.from({ length: numel(shape) }, () => Math.floor(random() * 250) - 125)
-    return kind === 'i8'
-      ? Constant.from(kind, shape, Int8Array.from(codes))
-      : Constant.from(
-          kind,
-          shape,
-          Uint8Array.from(codes, code => code + 128),
-        )
-  }
+  const bytes = (kind: 'u8' | 'i8', ...shape: number[]): Constant => randomBytes(random, kind, shape)
   const own = { x: bytes('u8', 2, 5, 12), w: bytes('i8', 12, 36), wb: floats(36) }
   const scales = { scale: Constant.f32(0.02), ws: Constant.f32(0.01) }
   const zero = Constant.from('u8', [], Uint8Array.of(120))

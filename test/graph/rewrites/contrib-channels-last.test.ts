@@ -9,22 +9,12 @@ import { type Attributes, makeGraph, makeNode, tensorType } from '#lib/graph/gra
 import { backends } from '../../fixtures/backends.js'
 import { close } from '../../fixtures/close.js'
 import { contributes } from '../../fixtures/contributed.js'
+import { randomBytes } from '../../fixtures/values/bytes.js'
 import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 const random = randomGenerator(17)
 const floats = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, numel(shape)))
-const bytes = (kind: 'u8' | 'i8', ...shape: number[]): Constant =>
-  kind === 'u8'
-    ? Constant.from(
-        kind,
-        shape,
-        Uint8Array.from({ length: numel(shape) }, () => random() * 256),
-      )
-    : Constant.from(
-        kind,
-        shape,
-        Int8Array.from({ length: numel(shape) }, () => random() * 256 - 128),
-      )
+const bytes = (kind: 'u8' | 'i8', ...shape: number[]): Constant => randomBytes(random, kind, shape)
 const scale = (value: number): Constant => Constant.f32(value)
 const zero = (value: number): Constant => Constant.from('u8', [], Uint8Array.of(value))
 

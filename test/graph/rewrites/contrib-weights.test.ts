@@ -4,22 +4,14 @@ import { numel } from '#lib/core/shape.js'
 import { float, int, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { contributes } from '../../fixtures/contributed.js'
+import { randomBytes } from '../../fixtures/values/bytes.js'
 import { randomGenerator, uniform } from '../../fixtures/values/random.js'
 
 const random = randomGenerator(13)
 const floats = (...shape: number[]): Constant => Constant.from('f32', shape, uniform(random, numel(shape)))
 const i32 = (shape: number[], ...values: number[]): Constant =>
   Constant.from('i32', shape, Int32Array.from(values))
-const codes = (kind: 'u8' | 'i8', ...shape: number[]): Constant => {
-  const list = Array.from({ length: numel(shape) }, () => Math.floor(random() * 250) - 125)
-  return kind === 'i8'
-    ? Constant.from(kind, shape, Int8Array.from(list))
-    : Constant.from(
-        kind,
-        shape,
-        Uint8Array.from(list, code => code + 128),
-      )
-}
+const codes = (kind: 'u8' | 'i8', ...shape: number[]): Constant => randomBytes(random, kind, shape)
 const zero = (kind: 'u8' | 'i8', ...values: number[]): Constant =>
   kind === 'i8'
     ? Constant.from(kind, values.length === 1 ? [] : [values.length], Int8Array.from(values))

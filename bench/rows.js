@@ -6,6 +6,7 @@ import { casts } from './rows/casts.js'
 import { compact } from './rows/compact.js'
 import { compile } from './rows/compile.js'
 import { conv } from './rows/conv.js'
+import { convInteger } from './rows/conv-integer.js'
 import { devices } from './rows/devices.js'
 import { dora } from './rows/dora.js'
 import { doraLayer } from './rows/dora-layer.js'
@@ -58,6 +59,7 @@ const families = {
   linear: { rows: linear },
   bytes: { rows: byteRows },
   'linear-integer': { rows: linearInteger, targets: ['cuda'] },
+  'conv-integer': { rows: convInteger },
   links: { rows: links, named: ['cpu', 'cuda'] },
   blocks: { rows: blocks },
   experts: { rows: expertRows },

@@ -302,6 +302,12 @@ const cuda = [
     rows: { name: 'linear integer' },
   },
   {
+    name: 'int8 convolution 3x3 of 256 channels over bf16, 32 images of 56x56',
+    goal: '>= 1.5 x',
+    of: 'worst',
+    rows: { name: 'conv integer', shape: /^32 x 256 x 56 x 56 3x3$/ },
+  },
+  {
     name: 'convolution, bf16 3x3 256 to 256 channels, 32 images of 14x14',
     goal: '>= 30000 GFLOP/s',
     rows: { name: 'conv channels last', shape: /^32x256x14 256x3$/, dtype: /^bf16 in bf16$/ },

@@ -91,3 +91,49 @@ t.test('largest bytes of windows', async t => {
     /no kernel for pool in i8/,
   )
 })
+
+t.test('convolutions', async t => {
+  const conv = (filters: number, groups: number, more: string) =>
+    launches(`run('convInteger', { batch: 2, groups: ${groups}, image: [9, 8], kernel: [3, 3], out: [9, 8], strides: [1, 1],
+      dilations: [1, 1], padsBegin: [1, 1], rows: ${filters}, cols: ${(40 / groups) * 9}, xSigned: false, x: u8(2 * 40 * 72),
+      y: new Int32Array(2 * ${filters} * 72), ${more} })`)
+  const last = (filters: number, channels: number) =>
+    `channelsLast: true, w: new Int8Array(${filters * Math.ceil((9 * channels) / 64) * 64})`
+  // 144 pixels and 48 channels in one and two blocks; 2 tiles of filters by 3 of positions
+  t.same(await conv(70, 1, last(70, 48)), ['conv_image_bytes 2 256x1', 'conv_integer_u8_64 6 128x1'])
+  t.same(await conv(70, 2, last(70, 32)), ['conv_image_bytes 2 256x1', 'conv_integer_u8_64 6 128x1'])
+  t.same(await conv(40, 40, 'w: new Int8Array(40 * 64)'), ['conv_integer_direct_u8 23 256x1'])
+  await t.rejects(conv(70, 1, 'channelsLast: true, w: new Int8Array(70 * 384)'), /ERR_SHAPE|elements/)
+})
+
+/** A model of a quantized convolution between its casts. */
+const model = `
+  import { Constant, Model } from 'dgx-spark'
+  import { ints } from '#lib/graph/attributes.js'
+  import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+  const inputs = [{ name: 'x', type: tensorType('f32', [1, 20, 9, 8]) }]
+  const initializers = new Map([
+    ['s', Constant.f32(0.02)],
+    ['z', Constant.from('u8', [], Uint8Array.of(120))],
+    ['w', Constant.from('i8', [24, 20, 3, 3], new Int8Array(24 * 180))],
+  ])
+  const nodes = [
+    makeNode('QuantizeLinear', ['x', 's', 'z'], ['q']),
+    makeNode('QLinearConv', ['q', 's', 'z', 'w', 's', 'wz', 's', 'z'], ['c'], { attributes: { pads: ints([1, 1, 1, 1]) } }),
+    makeNode('MaxPool', ['c'], ['p'], { attributes: { kernel_shape: ints([2, 2]) } }),
+    makeNode('DequantizeLinear', ['p', 's', 'z'], ['y']),
+  ]
+  initializers.set('wz', Constant.from('i8', [], Int8Array.of(0)))
+  const opsets = new Map([['', 17]])
+  const graph = makeGraph({ inputs, outputs: [{ name: 'y' }], nodes, initializers, opsets })
+  const model = await Model.fromGraph(graph, { backend: 'cuda' })
+  for (let i = 0; i < 2; ++i) await model.run({ x: new Float32Array(1440) })
+  console.log(null)`
+
+t.test('quantized convolutions of models are int8 from end to end', async t => {
+  const { env, lines } = machine(fakeDriver, discrete)
+  await scriptResult(model, env)
+  const launched = lines('launch').map(line => line.split(' ')[1])
+  const run = ['quantize_bytes', 'conv_image_bytes', 'conv_integer_u8_64', 'pool_u8', 'dequantize_bytes']
+  t.strictSame(launched.slice(-5), run, 'a run, whose weights were laid out before')
+})

@@ -75,4 +75,4 @@ __device__ void product(const LinearIntegerArgs& args) {
   SPARK_DEFINE(tile, blocks, i8, int8_t, u8, uint8_t)  \
   SPARK_DEFINE(tile, blocks, i8, int8_t, i8, int8_t)
 SPARK_DEFINE_TYPES(128, 2)
-SPARK_DEFINE_TYPES(64, 4)
+SPARK_DEFINE_TYPES(64, 5)

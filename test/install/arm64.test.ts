@@ -1,7 +1,10 @@
 // The addon cross-built for arm64 (the DGX Spark's architecture), loaded by an arm64 Node.js under qemu.
 import path from 'node:path'
+import { openKernels } from 'dgx-spark/kernels'
 import t from 'tap'
+import { verifyKernels } from '#lib/diagnostics/verify.js'
 import { Checkout, has, run } from '../fixtures/checkout.js'
+import { recordedKernels } from '../fixtures/recorded-kernels.js'
 
 const emulator = 'qemu-aarch64-static'
 const missing = ['aarch64-linux-gnu-g++', emulator].filter(command => !has(command))
@@ -18,14 +21,20 @@ t.test('kernels built for arm64 agree with TypeScript', { skip }, async t => {
   const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--ignore-scripts', '--force']
   run(checkout.work, 'npm', ['install', '--prefix', checkout.work, ...quiet, node])
 
+  // TypeScript computes here: in an emulator it would take minutes for each instruction set.
+  const reference = path.join(checkout.work, 'results-of-typescript')
+  const sizes = { tokens: 6, rows: 40, cols: 272, rank: 2 } // beyond a panel and a chunk
+  const recorded = recordedKernels(await openKernels({ backend: 'js' }))
+  await verifyKernels(await openKernels({ backend: 'cpu' }), recorded.kernels, sizes)
+  recorded.save(reference)
+
   const script = `
     import { openKernels } from 'dgx-spark/kernels'
     import { loadAddon } from '#lib/native.js'
     import { verifyKernels } from '#lib/diagnostics/verify.js'
+    import { replayedKernels } from './test/fixtures/recorded-kernels.js'
     const kernels = await openKernels({ backend: 'cpu' })
-    const js = await openKernels({ backend: 'js' })
-    const sizes = { tokens: 6, rows: 40, cols: 272, rank: 2 } // beyond a panel and a chunk
-    const results = await verifyKernels(kernels, js, sizes)
+    const results = await verifyKernels(kernels, replayedKernels('${reference}'), ${JSON.stringify(sizes)})
     const { addon } = loadAddon()
     const isa = { name: addon.cpuIsa(), problem: addon.cpuIsaProblem() }
     console.log(JSON.stringify({ arch: process.arch, isa, results }))`

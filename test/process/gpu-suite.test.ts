@@ -10,7 +10,7 @@ import { machine } from '../fixtures/machine-log.js'
 import { discrete, integrated } from '../fixtures/machines.js'
 
 const node = (args: string[], env: Record<string, string> = {}) =>
-  spawnSync(process.execPath, args, { encoding: 'utf8', env: { ...process.env, ...env }, timeout: 120_000 })
+  spawnSync(process.execPath, args, { encoding: 'utf8', env: { ...process.env, ...env }, timeout: 240_000 })
 
 t.test('the printer of TAP', async t => {
   const { code, stdout } = await runScript(`

@@ -107,7 +107,8 @@ function meanCases(dtype: ByteType, { tokens, rows, cols }: VerifySizes): Verify
   return shapes.map(([count, columns]) => {
     const x = bytesOf(dtype, count * columns, 75)
     const types = { xDtype: dtype, yDtype: dtype } as const
-    const scale = { xScale: scales(1, 76), xZero: zeros(dtype, 1, 77), yScale: Float32Array.of(0.001) }
+    const of = { xScale: scales(1, 76), xZero: zeros(dtype, 1, 77) }
+    const scale = { ...of, yScale: Float32Array.of(0.05), yZero: Int32Array.of(dtype === 'u8' ? 100 : 3) }
     return verifyCase('meanBytes', `${dtype} of ${columns}`, ['y'], 0, () => {
       return { rows: count, cols: columns, ...types, ...scale, x, y: emptyBytes(dtype, count) }
     })

@@ -17,7 +17,10 @@ struct LeftPanel {
   const float* data;
   int64_t next;  // from a panel to the next one
 
-  void ahead(int64_t k) const { __builtin_prefetch(data + next + k * kPanelRows); }
+  // Where a panel is read once for each block of columns, it would evict them.
+  void ahead(int64_t k) const {
+    if constexpr (kVecs * kWidth == kPanelRows) __builtin_prefetch(data + next + k * kPanelRows);
+  }
   float at(int m, int64_t k) const { return data[k * kPanelRows + m]; }
   LeftPanel from(int64_t row) const { return {data + row, next}; }
 };
@@ -25,8 +28,10 @@ struct LeftPanel {
 struct PackedPanel {
   const float* data;
 
+  template <int>
   void ahead(int64_t) const {}
   Vec at(int64_t k, int n) const { return load(data + k * kPanelRows + n * kWidth); }
+  PackedPanel again() const { return *this; }
   PackedPanel from(int64_t col) const { return {data + col}; }
 };
 
@@ -34,11 +39,13 @@ struct WeightPanel {
   const float* data;
   int64_t next;
 
+  template <int N>
   void ahead(int64_t k) const {
-    __builtin_prefetch(data + next + k * kPanelRows);
-    __builtin_prefetch(data + next + k * kPanelRows + kPanelRows / 2);
+#pragma GCC unroll 2
+    for (int64_t j = 0; j < N * kWidth; j += kVector) __builtin_prefetch(data + next + k * kPanelRows + j);
   }
   Vec at(int64_t k, int n) const { return load(data + k * kPanelRows + n * kWidth); }
+  PackedPanel again() const { return {data}; }
   WeightPanel from(int64_t col) const { return {data + col, next}; }
 };
 
@@ -47,8 +54,12 @@ struct Lines {
   const float* data;
   const int64_t* offset;
 
-  void ahead(int64_t k) const { prefetch_panel(data + offset[k] + kPanelRows); }
+  template <int>
+  void ahead(int64_t k) const {
+    prefetch_panel(data + offset[k] + kPanelRows);
+  }
   Vec at(int64_t k, int n) const { return load(data + offset[k] + n * kWidth); }
+  Lines again() const { return *this; }
   Lines from(int64_t col) const { return {data + col, offset}; }
 };
 
@@ -171,7 +182,7 @@ void multiply_block(const Rows& rows, const Right& side, int64_t count, const Ta
 #pragma GCC unroll 2
   for (int64_t k = 0; k < count; ++k) {
     rows.ahead(k);
-    side.ahead(k);
+    side.template ahead<N>(k);
     Vec right[N];
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) right[n] = side.at(k, n);
@@ -186,45 +197,47 @@ void multiply_block(const Rows& rows, const Right& side, int64_t count, const Ta
 }
 
 template <int M, int N, typename Rows, typename Right, typename Target>
-void multiply_cols(const Rows& rows, Right side, int64_t vecs, int64_t count, Target target) {
+void multiply_rows(int64_t m, const Rows& rows, const Right& side, int64_t count, const Target& target) {
+  if (m == M) return multiply_block<M, N>(rows, side, count, target);
+  if constexpr (M > 1) multiply_rows<M - 1, N>(m, rows, side, count, target);
+}
+
+// Rows are shared out evenly: a last block of one row would cost as much time as a full one.
+template <int N, typename Rows, typename Right, typename Target>
+void multiply_left(const Rows& rows, const Right& side, int64_t m, int64_t count, const Target& target) {
+  const int64_t blocks = (m + kRows - 1) / kRows;
+  if (blocks == 0) return;
+  const int64_t block = (m + blocks - 1) / blocks;
+  multiply_rows<kRows, N>(block, rows, side, count, target);
+  multiply_left<N>(rows.from(block), side.again(), m - block, count, target.from(block, 0));
+}
+
+template <int N, typename Right, typename Target>
+void multiply_lefts(const Left& left, const Right& side, int64_t m, int64_t count, const Target& target) {
+  if (left.panel == 0) return multiply_left<N>(LeftLines{left.data}, side, m, count, target);
+  for (int64_t row = 0; row < m; row += kPanelRows) {
+    const LeftPanel rows{left.data + row / kPanelRows * left.panel, left.panel};
+    multiply_left<N>(rows, side, smaller(kPanelRows, m - row), count, target.from(row, 0));
+  }
+}
+
+// Columns of a block stay in the first cache while all rows are multiplied by them.
+template <int N, typename Right, typename Target>
+void multiply_cols(const Left& left, Right side, int64_t m, int64_t vecs, int64_t count, Target target) {
   for (; vecs >= N; vecs -= N) {
-    multiply_block<M, N>(rows, side, count, target);
+    multiply_lefts<N>(left, side, m, count, target);
     side = side.from(N * kWidth);
     target = target.from(0, N * kWidth);
   }
   if constexpr (N > 1) {
-    if (vecs > 0) multiply_cols<M, N - 1>(rows, side, vecs, count, target);
-  }
-}
-
-template <int M, typename Rows, typename Right, typename Target>
-void multiply_rows(int64_t m, const Rows& rows, const Right& side, int64_t vecs, int64_t count,
-                   const Target& target) {
-  if (m == M) return multiply_cols<M, kVecs>(rows, side, vecs, count, target);
-  if constexpr (M > 1) multiply_rows<M - 1>(m, rows, side, vecs, count, target);
-}
-
-// Rows are shared out evenly: a last block of one row would cost as much time as a full one.
-template <typename Rows, typename Right, typename Target>
-void multiply_left(Rows rows, const Right& side, int64_t m, int64_t vecs, int64_t count, Target target) {
-  for (int64_t blocks = (m + kRows - 1) / kRows; blocks > 0; --blocks) {
-    const int64_t block = (m + blocks - 1) / blocks;
-    multiply_rows<kRows>(block, rows, side, vecs, count, target);
-    rows = rows.from(block);
-    target = target.from(block, 0);
-    m -= block;
+    if (vecs > 0) multiply_cols<N - 1>(left, side, m, vecs, count, target);
   }
 }
 
 template <typename Right, typename Target>
 void multiply_right(const Left& left, const Right& side, int64_t m, int64_t n, int64_t count,
                     const Target& target) {
-  const int64_t vecs = (n + kWidth - 1) / kWidth;
-  if (left.panel == 0) return multiply_left(LeftLines{left.data}, side, m, vecs, count, target);
-  for (int64_t row = 0; row < m; row += kPanelRows) {
-    const LeftPanel rows{left.data + row / kPanelRows * left.panel, left.panel};
-    multiply_left(rows, side, smaller(kPanelRows, m - row), vecs, count, target.from(row, 0));
-  }
+  multiply_cols<kVecs>(left, side, m, (n + kWidth - 1) / kWidth, count, target);
 }
 
 #undef SPARK_TAKES

@@ -13,9 +13,9 @@ namespace spark::cpu {
 namespace {
 namespace bytes {
 
-constexpr int64_t kLanes = vector_math::kLanes;
-using vector_math::Floats;
-using vector_math::Words;
+constexpr int64_t kLanes = 16;
+using Floats = float __attribute__((vector_size(kLanes * 4)));
+using Words = f32::Words<Floats>;
 using Bits = uint32_t __attribute__((vector_size(kLanes * 4)));
 using Bytes = uint8_t __attribute__((vector_size(kLanes)));
 using SignedBytes = int8_t __attribute__((vector_size(kLanes)));
@@ -118,6 +118,18 @@ void max_windows(const uint8_t* data, const int64_t* offset, int64_t depth, int6
   }
 }
 
+// function(a part of the values that fits into a register) for each of them: GCC chooses between the elements
+// of longer vectors one by one.
+template <typename Function>
+__attribute__((always_inline)) inline Floats by_registers(Floats values, const Function& function) {
+  vector_math::Floats parts[kLanes / vector_math::kLanes];
+  __builtin_memcpy(parts, &values, sizeof(values));
+#pragma GCC unroll 4
+  for (vector_math::Floats& part : parts) part = function(part);
+  __builtin_memcpy(&values, parts, sizeof(values));
+  return values;
+}
+
 // The bytes that values become. Their limits are taken before they are rounded, which gives the same and
 // leaves small integers, so that adding 1.5 · 2^23 rounds them into the low bits.
 class Rounder {
@@ -129,8 +141,11 @@ class Rounder {
 
   Bytes operator()(Floats values) const {
     constexpr float kRound = 12582912;
-    values = values < lowest_ ? vector_math::splat(lowest_) : values;
-    values = values > highest_ ? vector_math::splat(highest_) : values;
+    values = by_registers(
+        values, [this](vector_math::Floats part) __attribute__((always_inline)) {
+          part = part < lowest_ ? vector_math::splat(lowest_) : part;
+          return part > highest_ ? vector_math::splat(highest_) : part;
+        });
     const Words rounded = (Words)(values + kRound) - 0x4B400000 + zero_;
     return narrow(rounded);
   }
@@ -184,10 +199,12 @@ void requantize_each(const int32_t* sums, int64_t count, const uint32_t* shift, 
 }
 
 void quantize(const float* x, int64_t count, float scale, const ByteRounding& rounding, uint8_t* y) {
-  const Floats nothing = vector_math::splat(static_cast<float>(-rounding.zero));
-  const auto values = [&](int64_t at, int64_t some) __attribute__((always_inline)) {
-    const Floats quotients = load_some<Floats>(x + at, some) / scale;
+  const auto nothing = vector_math::splat(static_cast<float>(-rounding.zero));
+  const auto or_nothing = [&](vector_math::Floats quotients) __attribute__((always_inline)) {
     return quotients == quotients ? quotients : nothing;
+  };
+  const auto values = [&](int64_t at, int64_t some) __attribute__((always_inline)) {
+    return by_registers(load_some<Floats>(x + at, some) / scale, or_nothing);
   };
   round_all(count, rounding, values, y);
 }

@@ -1,5 +1,5 @@
-// row_kernels_body.h: the loops of row_kernels.h, compiled once per instruction set (isa_body.h). Vectors
-// have 16 lanes, in as many registers as that takes.
+// row_kernels_body.h: the loops of row_kernels.h, compiled once per instruction set (isa_body.h). Sums have
+// 32 lanes, in as many registers as that takes, so that every instruction set adds in the same order.
 #pragma once
 
 #include "backend/cpu/simd/row_kernels.h"
@@ -16,16 +16,19 @@ using vector_math::load_some;
 using vector_math::splat;
 using vector_math::store;
 
-// Calls body(i, count of elements, 0 or 1) for one vector after the other, alternating.
+constexpr int64_t kSums = 32, kSumVectors = kSums / kLanes;
+
+// Calls body(i, count of elements, which vector of the sums) for one vector after the other.
 template <typename Body>
 inline void for_each_vector(int64_t count, const Body& body) {
   int64_t i = 0;
-  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
-    body(i, kLanes, 0);
-    body(i + kLanes, kLanes, 1);
+  for (; i + kSums <= count; i += kSums) {
+#pragma GCC unroll 8
+    for (int which = 0; which < kSumVectors; ++which) body(i + which * kLanes, kLanes, which);
   }
-  for (int which = 0; i < count; i += kLanes, ++which) {
-    body(i, i + kLanes <= count ? kLanes : count - i, which);
+#pragma GCC unroll 8
+  for (int which = 0; which < kSumVectors; ++which, i += kLanes) {
+    if (i < count) body(i, i + kLanes <= count ? kLanes : count - i, which);
   }
 }
 
@@ -38,23 +41,34 @@ inline Floats take_or(const float* x, float other, int64_t i, int64_t some) {
   return x ? take(x, i, some) : splat(other);
 }
 
-inline float add_lanes(const Floats (&total)[2]) {
-  const Floats both = total[0] + total[1];
+using Sums = Floats[kSumVectors];
+
+// The first half of the lanes and the second, then lane by lane.
+inline float add_lanes(const Sums& total) {
   float sum = 0;
-  for (int64_t i = 0; i < kLanes; ++i) sum += both[i];
+  for (int64_t which = 0; which < kSumVectors / 2; ++which) {
+    const Floats both = total[which] + total[which + kSumVectors / 2];
+    for (int64_t i = 0; i < kLanes; ++i) sum += both[i];
+  }
   return sum;
 }
 
-inline float max_lane(const Floats (&best)[2]) {
-  const Floats both = best[0] > best[1] ? best[0] : best[1];
-  float result = both[0];
-  for (int64_t i = 1; i < kLanes; ++i) result = both[i] > result ? both[i] : result;
+inline float max_lane(const Sums& best) {
+  Floats all = best[0];
+  for (int64_t which = 1; which < kSumVectors; ++which) all = best[which] > all ? best[which] : all;
+  float result = all[0];
+  for (int64_t i = 1; i < kLanes; ++i) result = all[i] > result ? all[i] : result;
   return result;
+}
+
+inline void fill(Sums& lanes, float value) {
+  for (Floats& vector : lanes) vector = splat(value);
 }
 
 float max(const float* x, int64_t count) {
   const float lowest = -__builtin_inff();
-  Floats best[2] = {splat(lowest), splat(lowest)};
+  Sums best;
+  fill(best, lowest);
   for_each_vector(count, [&](int64_t i, int64_t some, int which) {
     const Floats values = take(x, i, some, lowest);
     best[which] = values > best[which] ? values : best[which];
@@ -64,7 +78,8 @@ float max(const float* x, int64_t count) {
 
 float scores(float* x, int64_t count, float factor, const float* offset) {
   const float lowest = -__builtin_inff();
-  Floats best[2] = {splat(lowest), splat(lowest)};
+  Sums best;
+  fill(best, lowest);
   for_each_vector(count, [&](int64_t i, int64_t some, int which) {
     Floats values = take(x, i, some, lowest) * factor;
     if (offset) values += take(offset, i, some);
@@ -75,7 +90,7 @@ float scores(float* x, int64_t count, float factor, const float* offset) {
 }
 
 float exponentials(const float* x, int64_t count, float shift, float* y) {
-  Floats total[2] = {};
+  Sums total = {};
   for_each_vector(count, [&](int64_t i, int64_t some, int which) {
     const Floats values = f32::exp(take(x, i, some, -__builtin_inff()) - shift);  // e^−∞ is 0
     if (y) store(y + i, values, some);
@@ -85,13 +100,13 @@ float exponentials(const float* x, int64_t count, float shift, float* y) {
 }
 
 float sum(const float* x, int64_t count) {
-  Floats total[2] = {};
+  Sums total = {};
   for_each_vector(count, [&](int64_t i, int64_t some, int which) { total[which] += take(x, i, some); });
   return add_lanes(total);
 }
 
 float square_sum(const float* x, int64_t count, float mean) {
-  Floats total[2] = {};
+  Sums total = {};
   for_each_vector(count, [&](int64_t i, int64_t some, int which) {
     const Floats difference = take(x, i, some, mean) - splat(mean);
     total[which] += difference * difference;
@@ -100,20 +115,22 @@ float square_sum(const float* x, int64_t count, float mean) {
 }
 
 float dot(const float* x, const float* y, int64_t count) {
-  Floats total[2] = {};
+  Sums total = {};
   for_each_vector(count, [&](int64_t i, int64_t some, int which) {
     total[which] += take(x, i, some) * take(y, i, some);
   });
   return add_lanes(total);
 }
 
+constexpr int64_t kDoubleSums = 16;
+
 double double_sum(const float* x, int64_t count) {
-  constexpr int64_t kDoubles = vec::kWidth / 2, kParts = kLanes / kDoubles;
+  constexpr int64_t kDoubles = vec::kWidth / 2, kParts = kDoubleSums / kDoubles;
   using Part = double __attribute__((vector_size(kDoubles * 8)));
   using Singles = float __attribute__((vector_size(kDoubles * 4)));
   Part total[kParts] = {};
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
+  for (; i + kDoubleSums <= count; i += kDoubleSums) {
 #pragma GCC unroll 8
     for (int64_t part = 0; part < kParts; ++part) {
       Singles values;
@@ -121,10 +138,10 @@ double double_sum(const float* x, int64_t count) {
       total[part] += __builtin_convertvector(values, Part);
     }
   }
-  double lanes[kLanes];
+  double lanes[kDoubleSums];
   __builtin_memcpy(lanes, total, sizeof(lanes));
 #pragma GCC unroll 4
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+  for (int64_t half = kDoubleSums / 2; half > 0; half /= 2) {
 #pragma GCC unroll 8
     for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
   }
@@ -142,14 +159,14 @@ inline void sum_columns(const float* x, int64_t stride, int64_t count, double* s
     __builtin_memcpy(&values, x + i * stride, sizeof(values));
     return __builtin_convertvector(values, Doubles);
   };
-  Doubles lanes[kLanes] = {};
+  Doubles lanes[kDoubleSums] = {};
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
+  for (; i + kDoubleSums <= count; i += kDoubleSums) {
 #pragma GCC unroll 16
-    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += row(i + lane);
+    for (int64_t lane = 0; lane < kDoubleSums; ++lane) lanes[lane] += row(i + lane);
   }
 #pragma GCC unroll 4
-  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+  for (int64_t half = kDoubleSums / 2; half > 0; half /= 2) {
 #pragma GCC unroll 8
     for (int64_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
   }
@@ -197,7 +214,7 @@ void normalize(const float* x, int64_t count, float mean, float factor, const fl
 
 void gradient_sums(const float* dy, const float* scale, const float* x, float mean, int64_t count,
                    float sums[2]) {
-  Floats plain[2] = {}, weighted[2] = {};
+  Sums plain = {}, weighted = {};
   for_each_vector(count, [&](int64_t i, int64_t some, int which) {
     const Floats gradient = take(dy, i, some) * take_or(scale, 1, i, some);
     plain[which] += gradient;

@@ -1,5 +1,6 @@
-// vector_math.h: 16 floats at a time, for translation units of any instruction set: all is inlined. Their
-// functions are those of backend/float_functions.h.
+// vector_math.h: as many floats at a time as a register has, for translation units of any instruction set:
+// all is inlined. Their functions are those of backend/float_functions.h. GCC compares and chooses between
+// elements of vectors one by one where those are longer than a register.
 #pragma once
 
 #if defined(__AVX512F__)
@@ -12,7 +13,13 @@
 
 namespace spark::cpu::vector_math {
 
+#if defined(__AVX512F__)
 constexpr int64_t kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int64_t kLanes = 8;
+#else
+constexpr int64_t kLanes = 4;
+#endif
 using Floats = float __attribute__((vector_size(kLanes * 4)));
 using Words = f32::Words<Floats>;
 using Doubles = double __attribute__((vector_size(kLanes * 8)));

@@ -27,13 +27,15 @@ void store_row(const float* sums, int64_t count, const Epilogue& to) {
 
 }  // namespace
 
+void activate_rows(int64_t rows, int64_t cols, const Epilogue& to) {
+  if (is_bounds(to.activation)) return;
+  for (int64_t i = 0; i < rows; ++i) activate(to.activation, cols, to.y + i * to.stride);
+}
+
 void apply_epilogue(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Epilogue& to) {
-  const bool simple = is_bounds(to.activation);
-  if (simple || !to.residual || to.residual_first) {
+  if (is_bounds(to.activation) || !to.residual || to.residual_first) {
     kernels().gemm.store_rows(sums, pitch, rows, cols, to);
-    if (simple) return;
-    for (int64_t i = 0; i < rows; ++i) activate(to.activation, cols, to.y + i * to.stride);
-    return;
+    return activate_rows(rows, cols, to);
   }
   for (int64_t i = 0; i < rows; ++i) store_row(sums + i * pitch, cols, epilogue_at(to, i, 0));
 }

@@ -29,4 +29,7 @@ inline Epilogue epilogue_at(Epilogue to, int64_t row, int64_t col) {
 // The sums of some rows, `pitch` elements apart, become what `to` says.
 void apply_epilogue(const float* sums, int64_t pitch, int64_t rows, int64_t cols, const Epilogue& to);
 
+// What the kernels that store through `to` leave to be done: an activation that is no bounds, of rows of y.
+void activate_rows(int64_t rows, int64_t cols, const Epilogue& to);
+
 }  // namespace spark::cpu

@@ -3,7 +3,8 @@
 //
 // A left side has at(m, k) and from(row), itself from a row on; a right side at(k, n), vector n of its
 // columns at k, and from(col). ahead(k) asks for a part of what comes after it: weights come from memory, and
-// a burst of requests in front would stall.
+// a burst of requests in front would stall. A right side does so for the first block of rows; again() is what
+// the blocks after it read, for which it would only evict what they need.
 
 struct LeftLines {
   const float* data;

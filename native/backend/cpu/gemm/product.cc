@@ -123,7 +123,8 @@ void compute(const GemmKernels& gemm, const Tile& tile, std::initializer_list<Se
   store_sums(gemm, tile, by, store);
 }
 
-// The last chunk of each block of sums goes on to y while it is in registers.
+// The last chunk of each block of sums goes on to y while it is in registers. A residual behind an activation
+// is for one that is_bounds().
 void multiply_store_tile(const GemmKernels& gemm, const Tile& tile, const Segment& segment,
                          const Epilogue& to) {
   auto& [rows, panel, sums] = workspace();
@@ -137,6 +138,7 @@ void multiply_store_tile(const GemmKernels& gemm, const Tile& tile, const Segmen
                         {tile.col + col, std::min(kPanelRows, tile.cols - col), last, count}, panel,
                         last > 0 ? sums + col : nullptr, epilogue_at(to, 0, col));
   }
+  activate_rows(tile.rows, tile.cols, to);
 }
 
 void compute_into(const GemmKernels& gemm, const Tile& tile, const Segment& segment, StoreBy by,
@@ -147,7 +149,8 @@ void compute_into(const GemmKernels& gemm, const Tile& tile, const Segment& segm
     return apply_epilogue(columns, kLine, tile.cols, tile.rows, epilogue_at(to, tile.col, tile.row));
   }
   const Epilogue from = epilogue_at(to, tile.row, tile.col);
-  if (is_bounds(to.activation)) return multiply_store_tile(gemm, tile, segment, from);
+  const bool in_place = !can_stream(tile, segment) && (!to.residual || to.residual_first);
+  if (is_bounds(to.activation) || in_place) return multiply_store_tile(gemm, tile, segment, from);
   add_segments(gemm, tile, {segment});
   apply_epilogue(workspace().sums, kTile, tile.rows, tile.cols, from);
 }

@@ -63,6 +63,13 @@ const floorOf = (a: number, b: number): number => Math.floor(a / b)
 /** Smallest integer that is not below a / b, for b > 0. */
 export const ceilDivide = (a: Size, b: Size): Size => floorDivide(subtract(add(a, b), 1), b)
 
+/** Smallest multiple of `unit` that is not below `count`, for unit > 0. */
+export function roundUp(count: number, unit: number): number
+export function roundUp(count: Size, unit: number): Size
+export function roundUp(count: Size, unit: number): Size {
+  return typeof count === 'number' ? Math.ceil(count / unit) * unit : multiply(ceilDivide(count, unit), unit)
+}
+
 /** a − b · floor(a / b). */
 export const modulo = (a: Size, b: Size): Size => subtract(a, multiply(b, floorDivide(a, b)))
 

@@ -2,7 +2,7 @@
 import { arrayBytes } from '../core/dtype.js'
 import { atOnce, type Paced } from '../core/paced.js'
 import { contiguousStrides } from '../core/shape.js'
-import type { Size } from '../core/size.js'
+import { roundUp, type Size } from '../core/size.js'
 import { fixedSizes, type SizeValues } from '../core/size-scope.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 
@@ -145,8 +145,6 @@ function sizeOf({ dtype, count }: Buffer, values: SizeValues): number {
   const bytes = arrayBytes(dtype, values.of(count))
   return typeof count === 'number' ? roundUp(bytes, alignment) : withSpare(bytes)
 }
-
-const roundUp = (bytes: number, unit: number): number => Math.ceil(bytes / unit) * unit
 
 /** Up to an eighth more than is needed, so that sizes which follow each other closely have one layout. */
 const withSpare = (bytes: number): number =>

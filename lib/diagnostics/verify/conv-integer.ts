@@ -1,11 +1,10 @@
 // conv-integer.ts: convolutions of quantized integers among the cases of `dgx-spark verify`.
 import { numel } from '../../core/shape.js'
+import { roundUp } from '../../core/size.js'
 import { byteChannelUnit } from '../../kernels/conv-args.js'
 import type { ConvShape, KernelArgs } from '../../kernels/kernels.js'
 import { bytesOf, zeros } from './bytes.js'
 import { type VerifyCase, values, verifyCase } from './values.js'
-
-const roundUp = (count: number, unit: number): number => Math.ceil(count / unit) * unit
 
 /** Filters [O, C/G, taps] in rows, as they are or with the channels of each tap side by side. */
 function filterRows(rows: number, cols: number, taps: number, channelsLast: boolean): Int8Array {

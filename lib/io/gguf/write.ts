@@ -5,6 +5,7 @@ import type { ElementArray } from '../../core/dtype.js'
 import { SparkError } from '../../core/errors.js'
 import { Pacer } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
+import { roundUp } from '../../core/size.js'
 import { encodePaced } from '../../weights/blocks/encode.js'
 import { blockBytes, blockFormatNames, blockFormats } from '../../weights/blocks/formats.js'
 import { writeFileAtomic } from '../atomic-write.js'
@@ -58,12 +59,10 @@ function headerOf(
     for (const size of [...tensor.shape].reverse()) header.u64(size)
     header.u32(blockFormats[tensor.format].id)
     header.u64(offset)
-    offset += padded(bytesOf(tensor), alignment)
+    offset += roundUp(bytesOf(tensor), alignment)
   }
   return header.bytes(alignment)
 }
-
-const padded = (bytes: number, alignment: number): number => Math.ceil(bytes / alignment) * alignment
 
 async function* chunksOf(
   header: Uint8Array,
@@ -74,7 +73,7 @@ async function* chunksOf(
   for (const tensor of tensors) {
     const bytes = await storedBytes(tensor)
     yield bytes
-    yield new Uint8Array(padded(bytes.byteLength, alignment) - bytes.byteLength)
+    yield new Uint8Array(roundUp(bytes.byteLength, alignment) - bytes.byteLength)
   }
 }
 

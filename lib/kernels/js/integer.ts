@@ -4,6 +4,7 @@ import type { ElementType } from '../../core/dtype.js'
 import type { Paced } from '../../core/paced.js'
 import { clamp, roundHalfEven } from '../../core/rounding.js'
 import { numel } from '../../core/shape.js'
+import { roundUp } from '../../core/size.js'
 import { byteChannelUnit } from '../conv-args.js'
 import type { AffineShape, IntegerFeatures, IntegerKernelArgs, KernelArgs } from '../kernels.js'
 import { convSizes, pairsOf } from './conv.js'
@@ -48,12 +49,10 @@ function* linearInteger(args: KernelArgs['linearInteger']): Paced<void> {
   }
 }
 
-const byteChannels = (channels: number): number => Math.ceil(channels / byteChannelUnit) * byteChannelUnit
-
 /** Bytes of a row of the weight of a convolution. */
 function convRowBytes({ channelsLast, cols, kernel }: KernelArgs['convInteger']): number {
   const taps = numel(kernel)
-  return Math.ceil((channelsLast ? taps * byteChannels(cols / taps) : cols) / 64) * 64
+  return roundUp(channelsLast ? taps * roundUp(cols / taps, byteChannelUnit) : cols, 64)
 }
 
 /** y[n, o, q] = bias[o] + Σ_{c, k} (x − xZero) · (w − wZero[o]), modulo 2^32 */
@@ -61,7 +60,9 @@ function* convInteger(args: KernelArgs['convInteger']): Paced<void> {
   const { batch, groups, rows, cols, x, w, wZero, y } = args
   const [taps, pixels, positions] = [numel(args.kernel), numel(args.image), numel(args.out)]
   const [groupChannels, groupFilters] = [cols / taps, rows / groups]
-  const [channelPitch, tapPitch] = args.channelsLast ? [1, byteChannels(groupChannels)] : [taps, 1]
+  const [channelPitch, tapPitch] = args.channelsLast
+    ? [1, roundUp(groupChannels, byteChannelUnit)]
+    : [taps, 1]
   const stride = convRowBytes(args)
   const { q, k, p } = yield* pairsOf(args)
   const zero = args.xZero?.[0] ?? 0

@@ -1,7 +1,7 @@
 // qlinear.ts: arithmetic on quantized tensors, with int8 kernels as far as the backend has them, else in f32.
 
 import { numel } from '../../core/shape.js'
-import { ceilDivide, lessThan, multiply, type Size, sameSize, subtract } from '../../core/size.js'
+import { ceilDivide, lessThan, multiply, roundUp, type Size, sameSize, subtract } from '../../core/size.js'
 import { int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import { byteChannelUnit } from '../../kernels/conv-args.js'
@@ -55,8 +55,6 @@ function padded(ctx: Lowering, codes: Value, sizes: readonly Size[]): Value {
   const ends = sizes.map((size, axis) => subtract(size, codes.shape[axis]!))
   return ctx.call('Pad', [codes, ctx.ints([...sizes.map(() => 0), ...ends]), ctx.one(0, 'i8')])
 }
-
-const roundUp = (count: Size, multiple: number): Size => multiply(ceilDivide(count, multiple), multiple)
 
 /** Scales of an operation on integers: of both operands and of y, with the zero point of y. */
 type Scales = readonly [a: Value, b: Value, y: Value, zero: Value | undefined]

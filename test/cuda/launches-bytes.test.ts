@@ -2,6 +2,7 @@
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
 import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
+import { launchesOf } from '../fixtures/fake-driver/launches.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
 
@@ -27,15 +28,7 @@ const head = `
 `
 
 /** What an operation launches, as 'kernel blocks threads'. */
-async function launches(call: string): Promise<string[]> {
-  const { env, lines } = machine(fakeDriver, discrete)
-  await scriptResult(`${head} await ${call}; console.log(null)`, env)
-  return lines('launch').map(line => {
-    const [, kernel, , x, y, z, , ...threads] = line.split(' ')
-    t.same([y, z], [1, 1], 'grids have one dimension')
-    return `${kernel} ${x} ${threads.slice(0, 2).join('x')}`
-  })
-}
+const launches = (call: string) => launchesOf(fakeDriver, discrete, `${head} await ${call}`)
 
 t.test('casts', async t => {
   const quantize = (shape: string, count: number) =>

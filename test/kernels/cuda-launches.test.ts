@@ -2,6 +2,7 @@
 import t from 'tap'
 import { scriptResult } from '../fixtures/child.js'
 import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
+import { launchesOf } from '../fixtures/fake-driver/launches.js'
 import { machine } from '../fixtures/machine-log.js'
 import { discrete } from '../fixtures/machines.js'
 
@@ -45,15 +46,8 @@ const head = `
 `
 
 /** What an operation launches, as 'kernel blocks threads'. */
-async function launches(call: string): Promise<string[]> {
-  const { env, lines } = machine(fakeDriver, { ...discrete, pointer: { alignment: 4 } })
-  await scriptResult(`${head} await ${call}; console.log(null)`, env)
-  return lines('launch').map(line => {
-    const [, kernel, , x, y, z, , ...threads] = line.split(' ')
-    t.same([y, z], [1, 1], 'grids have one dimension')
-    return `${kernel} ${x} ${threads.slice(0, 2).join('x')}`
-  })
-}
+const launches = (call: string) =>
+  launchesOf(fakeDriver, { ...discrete, pointer: { alignment: 4 } }, `${head} await ${call}`)
 
 const tiles = (kernel: string, rows: number, cols: number) => `${kernel} ${rows * cols} 256x1`
 const [T, O, I, R] = [3, 2, 5, 1] // tiles

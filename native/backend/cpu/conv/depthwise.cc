@@ -53,8 +53,10 @@ float* aligned(float* workspace) {
 // Whether a channel in each lane is faster than a line in each vector.
 bool prefers_lanes(const ConvShape& shape) {
   const int64_t width = kernels().conv.width, kernel = shape.kernel[2];
-  const int64_t widest = width > 8 && kernel == 3 ? 24 : 64;  // of lines; wider ones fill vectors
-  return width > 4 && shape.filters == shape.groups && shape.filters >= width && shape.out[2] <= widest &&
+  const int64_t across = shape.out[2];
+  if (width > 8 && 5 * across >= 4 * rounded_up(across, width)) return false;  // lines fill vectors
+  const int64_t widest = width > 8 && kernel == 3 ? 24 : 64;
+  return width > 4 && shape.filters == shape.groups && shape.filters >= width && across <= widest &&
          shape.image[2] > 0 && shape.pad[2] >= 0 && shape.pad[2] < kernel;
 }
 

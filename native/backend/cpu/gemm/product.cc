@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/cpu/gemm/tile_grid.h"
 #include "backend/cpu/simd/cpu_kernels.h"
 #include "core/per_thread.h"
 #include "core/thread_pool.h"
@@ -14,8 +15,6 @@ namespace {
 constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
 
 bool is_plain(const Weight& weight) { return weight.dtype == DType::kF32 && !weight.packed; }
-
-int64_t pieces(int64_t length, int64_t size) { return (length + size - 1) / size; }
 
 // What a thread works in: a panel of a, a panel of b and a tile of sums stay in the second-level cache. Too
 // large for the stack of a worker thread.
@@ -162,46 +161,10 @@ int64_t cost_of(const Operand& side) {
   return in_place && side.weight->dtype == DType::kF32 ? 2 : 8;
 }
 
-struct TileSize {
-  int64_t height, width;
-};
-
-// The largest size of tiles that cut a side into as many equal ones for each thread, two at least; 0 where
-// there is none.
-int64_t equal_cut(int64_t side, int64_t threads) {
-  for (int64_t size = kTile; size >= 2 * kPanelRows; size -= kPanelRows) {
-    const int64_t tiles = side / size;
-    if (tiles * size == side && tiles >= 2 * threads && tiles % threads == 0) return size;
-  }
-  return 0;
-}
-
-// Large tiles read and pack least, but threads want equal shares of all. A cut across one side alone, where
-// that gives them, packs the other side's lines in one go.
-TileSize tile_size(int64_t count, int64_t rows, int64_t cols, const Segment& segment) {
-  const int64_t threads = thread_count(), tiles = count * pieces(rows, kTile) * pieces(cols, kTile);
-  const bool small = count * rows * cols * segment.depth <= kGrainTerms;
-  if (threads == 1 || small || tiles >= 8 * threads) return {kTile, kTile};
-  if (const int64_t height = equal_cut(rows, threads); height > 0 && cols <= kTile) return {height, kTile};
-  if (const int64_t width = equal_cut(cols, threads); width > 0 && rows <= kTile) return {kTile, width};
-  const int64_t row_cost = cost_of(segment.a), col_cost = cost_of(segment.b);
-  TileSize best{kTile, kTile};
-  int64_t best_cost = -1;
-  for (int64_t down = pieces(rows, kTile); down <= 4 * pieces(rows, kTile); down *= 2) {
-    for (int64_t across = pieces(cols, kTile); across <= 4 * pieces(cols, kTile); across *= 2) {
-      const TileSize size{pieces(pieces(rows, down), kPanelRows) * kPanelRows,
-                          pieces(pieces(cols, across), kPanelRows) * kPanelRows};
-      const int64_t row_tiles = pieces(rows, size.height), col_tiles = pieces(cols, size.width);
-      const int64_t all = count * (rows * cols + row_cost * rows * col_tiles + col_cost * cols * row_tiles);
-      const int64_t one = size.height * (size.width + row_cost) + size.width * col_cost;
-      // When each thread takes the next tile it is done no later than this.
-      const int64_t cost = all + (threads - 1) * one;
-      if (best_cost >= 0 && cost >= best_cost) continue;
-      best_cost = cost;
-      best = size;
-    }
-  }
-  return best;
+// The tiles of `count` products.
+TileGrid grid_of(int64_t count, int64_t rows, int64_t cols, const Segment& segment) {
+  return tile_grid(count, rows, cols, segment.depth, {cost_of(segment.a), cost_of(segment.b)}, thread_count(),
+                   kGrainTerms);
 }
 
 // Calls body(gemm, tile, product) for the tiles of `count` products with such segments, on all threads.
@@ -209,23 +172,18 @@ template <typename Body>
 void for_tiles(int64_t count, int64_t rows, int64_t cols, int64_t depth, const Segment& segment,
                const Body& body) {
   if (count * rows * cols == 0) return;
-  const TileSize size = tile_size(count, rows, cols, segment);
-  const int64_t height = size.height, width = size.width;
-  const int64_t row_tiles = pieces(rows, height), each = row_tiles * pieces(cols, width);
+  const TileGrid grid = grid_of(count, rows, cols, segment);
+  const int64_t each = grid.count();
   // Of a few rows it is the reading of the other side that takes the time.
-  const int64_t terms = std::max(std::min(rows, height), kSmallM) * std::min(cols, width) * (depth + 1);
-  const int64_t grain = 1 + kGrainTerms / terms;
+  const Tile first = grid.tile(0);
+  const int64_t grain = 1 + kGrainTerms / (std::max(first.rows, kSmallM) * first.cols * (depth + 1));
   const GemmKernels& best = kernels().gemm;
-  // Neighbouring tiles share their part of b, usually the weight.
   parallel_for(count * each, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t index = begin; index < end; ++index) {
-      const int64_t row = index % each % row_tiles * height, col = index % each / row_tiles * width;
-      body(best, {row, std::min(height, rows - row), col, std::min(width, cols - col)}, index / each);
-    }
+    for (int64_t index = begin; index < end; ++index) body(best, grid.tile(index % each), index / each);
   });
 }
 
-// The tiles of some regions. Neighbours share their part of b.
+// The tiles of some regions, which are cut alike.
 std::vector<Tile> tiles_of(std::span<const Region> regions, const Segment& segment) {
   const int64_t count = regions.size();
   int64_t rows = 0, cols = 0;
@@ -233,14 +191,14 @@ std::vector<Tile> tiles_of(std::span<const Region> regions, const Segment& segme
     rows += region.rows;
     cols = std::max(cols, region.cols);
   }
-  const TileSize size = tile_size(count, pieces(rows, count), cols, segment);
+  TileGrid grid = grid_of(count, pieces(rows, count), cols, segment);
   std::vector<Tile> tiles;
   for (const Region& region : regions) {
-    for (int64_t col = 0; col < region.cols; col += size.width) {
-      for (int64_t row = 0; row < region.rows; row += size.height) {
-        tiles.push_back({region.row + row, std::min(size.height, region.rows - row), region.col + col,
-                         std::min(size.width, region.cols - col)});
-      }
+    grid.rows = region.rows;
+    grid.cols = region.cols;
+    for (int64_t i = 0; i < grid.count(); ++i) {
+      const Tile tile = grid.tile(i);
+      tiles.push_back({region.row + tile.row, tile.rows, region.col + tile.col, tile.cols});
     }
   }
   return tiles;

@@ -6,7 +6,7 @@ import { blockBytes, blockFormats } from '#lib/weights/blocks/formats.js'
 
 /** @import { EncodedFormat, GgufValue } from 'dgx-spark' */
 
-/** @typedef {typeof llama1b} LlamaSizes */
+/** @typedef {typeof llama1b & { inputScale?: number | undefined }} LlamaSizes inputScale: of activations, for matrices of NVFP4 */
 /** @typedef {EncodedFormat | keyof typeof unencoded} LlamaFormat */
 
 /** Sizes of Llama 3.2 1B, with a vocabulary of 32,000. */
@@ -84,6 +84,15 @@ function* tensors(format, sizes) {
     patterns.set(cols, bytes)
     const load = () => repeated(bytes, blockBytes(format, rows * cols))
     yield { name, format, shape: [rows, cols], load }
+    const { inputScale } = sizes
+    if (inputScale === undefined || name === 'token_embd.weight') continue
+    const scale = () => Float32Array.of(inputScale)
+    yield {
+      name: name.replace(/weight$/, 'input_scale'),
+      format: /** @type {const} */ ('F32'),
+      shape: [1],
+      load: scale,
+    }
   }
   for (const name of norms(sizes.layers)) {
     const load = () => new Float32Array(sizes.hidden).fill(1)

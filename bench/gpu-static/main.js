@@ -28,6 +28,7 @@ if (values.plans) {
     launchTable('Q4_K'),
     await prefillTable('Q4_K', 'f32'),
     await prefillTable('NVFP4', 'nvfp4'),
+    await prefillTable('NVFP4', 'nvfp4', 1),
     await encoderTable(),
     await imageTable(),
   ]

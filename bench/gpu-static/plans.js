@@ -185,13 +185,17 @@ export async function trafficTable() {
   return lines.join('\n')
 }
 
-/** What prompts move and launch in a layer of Llama 3.1 8B: what the second of two adds. @param {LlamaFormat} format @param {'f32' | 'nvfp4'} activations */
-export async function prefillTable(format, activations) {
+/**
+ * What prompts move and launch in a layer of Llama 3.1 8B: what the second of two adds.
+ * @param {LlamaFormat} format @param {'f32' | 'nvfp4'} activations @param {number} [inputScale] of the activations, in the file
+ */
+export async function prefillTable(format, activations, inputScale) {
   const prompts = [512, 8192]
   const [one, two] = await Promise.all(
-    [1, 2].map(layers => prefillTraffic(format, { ...layer, layers }, prompts, activations)),
+    [1, 2].map(layers => prefillTraffic(format, { ...layer, layers, inputScale }, prompts, activations)),
   )
-  const rounded = activations === 'nvfp4' ? ', activations in nvfp4' : ''
+  const scaled = inputScale === undefined ? '' : ' with scales of the file'
+  const rounded = activations === 'nvfp4' ? `, activations in nvfp4${scaled}` : ''
   const lines = [`${format}${rounded}`, 'tokens  launches  bytes of activations']
   for (const [i, tokens] of prompts.entries()) {
     const [launches, bytes] = [two[i].launches - one[i].launches, two[i].bytes - one[i].bytes]

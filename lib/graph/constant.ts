@@ -25,6 +25,8 @@ export interface ConstantWeight {
   readonly exact?: boolean
   /** What rows that it is multiplied with are rounded to where a backend has such products. Default: nothing. */
   readonly activations?: RoundedRows | undefined
+  /** The tensor scale of all rows that are rounded to NVFP4. Default: each has one of its own. */
+  readonly inputScale?: number | undefined
 }
 
 /** Where the bytes of a {@link Constant} come from when somebody asks for them. */

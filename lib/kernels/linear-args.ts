@@ -48,6 +48,11 @@ export interface LinearArgs {
   xDtype?: ActivationDType | 'nvfp4' | undefined
   /** Output of a product in nvfp4 on CUDA, [T, I]: x as rounded rows, for other products; see {@link roundedUnit}. */
   xRounded?: Uint16Array | undefined
+  /**
+   * Of a product in nvfp4: the tensor scale that x of f32 is rounded with, a power of two; magnitudes over 2688 times it are
+   * clipped. Absent: each row has one of its own, which its largest magnitude asks for.
+   */
+  xScale?: number | undefined
   /** [O]; absent: 1. */
   rowScale?: Float32Array | undefined
   /** [O]; absent: 0. */
@@ -60,10 +65,14 @@ export interface LinearArgs {
   activation?: Activation | undefined
   /** bf16; f16, for weights of f16 and f32; nvfp4, for weights of nvfp4; i8, for weights in blocks. Default: f32. */
   compute?: Compute | undefined
-  /** Output, [T, O]. */
-  y: Activations
+  /** Output, [T, O]; may be absent beside `yRounded`. */
+  y?: Activations | undefined
   /** Of `y`. Default: f32. */
   yDtype?: ActivationDType | undefined
+  /** Output of a product in nvfp4 on CUDA, [T, O]: y of f32 as rounded rows with `yScale`; see {@link roundedUnit}. */
+  yRounded?: Uint16Array | undefined
+  /** Tensor scale of `yRounded`, as `xScale`. */
+  yScale?: number | undefined
 }
 
 /** Rows of a table, decoded; see `GatherRowsArgs` in native/backend/linear_args.h. */

@@ -63,6 +63,8 @@ export interface NormArgs extends NormShape {
   yDtype?: ActivationDType | undefined
   /** Output on CUDA, [rows, cols]: y of f32 as rows for products in nvfp4 (`roundedUnit`), where groups and inner are 1. */
   yRounded?: Uint16Array | undefined
+  /** Tensor scale of `yRounded`, a power of two. Absent: each row has one of its own. */
+  yScale?: number | undefined
   /** Output on CUDA, [rows, cols]: y of f32 in `halfDtype` as well. */
   yHalf?: Uint16Array | undefined
   /** Of `yHalf`. */

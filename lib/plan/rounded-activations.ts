@@ -1,6 +1,7 @@
 // rounded-activations.ts: activations in NVFP4 and 16 bits. A product in one of them rounds the rows that it reads; rows of a
-// normalization are rounded once by that, and others of several products in NVFP4 by the first of these. No result changes by a
-// bit. Rows of 16 bits that products alone read are those of half-activations.ts already.
+// normalization are rounded once by that, those of a product in NVFP4 by that where the next one has a tensor scale for all rows,
+// and others of several products in NVFP4 by the first of these. No result changes by a bit. Rows of 16 bits that products alone
+// read are those of half-activations.ts already.
 
 import { type HalfType, isHalf } from '../core/dtype.js'
 import { mapPaced, type Paced } from '../core/paced.js'
@@ -25,20 +26,22 @@ interface Uses {
 /** Lets products that read the same rows share what one step has rounded. */
 export function* roundOnce(steps: readonly Step[]): Paced<Step[]> {
   const changes = new Map<Step, object>()
+  const change = (step: Step, args: object): unknown => changes.set(step, { ...changes.get(step), ...args })
   for (const [buffer, uses] of yield* usesOf(steps)) {
     yield
     const [first, ...others] = uses.products
     if (!first || uses.isChanged) continue
     const type = roundedTypeOf(first)!
-    const norm = normOf(buffer, uses)
-    if (!norm && (others.length === 0 || isHalf(type))) continue
+    const writer = isHalf(type) ? normOf(buffer, uses) : (normOf(buffer, uses) ?? producerOf(buffer, uses))
+    if (!writer && (others.length === 0 || isHalf(type))) continue
     const rounded = new Buffer(isHalf(type) ? type : 'bf16', buffer.count, 'arena')
     const isUnread = !uses.isReadElsewhere && buffer.storage === 'arena'
-    if (!norm) changes.set(first, { xRounded: rounded.write() })
-    else if (isHalf(type)) changes.set(norm, { yHalf: rounded.write(), halfDtype: type })
-    else changes.set(norm, { yRounded: rounded.write(), ...(isUnread && { y: undefined }) })
-    for (const product of norm ? uses.products : others)
-      changes.set(product, { x: rounded.read(), xDtype: type })
+    const { xScale } = first.args
+    if (!writer) change(first, { xRounded: rounded.write() })
+    else if (isHalf(type)) change(writer, { yHalf: rounded.write(), halfDtype: type })
+    else change(writer, { yRounded: rounded.write(), yScale: xScale, ...(isUnread && { y: undefined }) })
+    for (const product of writer ? uses.products : others)
+      change(product, { x: rounded.read(), xDtype: type, xScale: undefined })
   }
   return yield* mapPaced(steps, step => {
     const changed = changes.get(step)
@@ -80,9 +83,12 @@ function roundedTypeOf({
 const isRounding = (step: Step, operand: Operand): step is Product =>
   step.op === 'linear' && roundedTypeOf(step) !== undefined && isWhole(operand)
 
-/** Whether its rows are as long as those of the other products, and rounded to the same type. */
+/** Whether its rows are as long as those of the other products, and rounded to the same numbers. */
 const sharesRows = ({ args }: Product, { products: [first] }: Uses): boolean =>
-  !first || (first.args.weight.cols === args.weight.cols && first.args.compute === args.compute)
+  !first ||
+  (first.args.weight.cols === args.weight.cols &&
+    first.args.compute === args.compute &&
+    first.args.xScale === args.xScale)
 
 /** The normalization that writes the rows of a buffer. */
 function normOf(buffer: Buffer, { products: [first], writers: [writer, ...others] }: Uses): Norm | undefined {
@@ -91,6 +97,17 @@ function normOf(buffer: Buffer, { products: [first], writers: [writer, ...others
   const isPlain = groups === 1 && inner === 1 && yDtype === undefined
   const isRow = y?.buffer === buffer && isWhole(y) && sameSize(cols, first!.args.weight.cols)
   return isPlain && isRow ? writer : undefined
+}
+
+/** The product in NVFP4 that writes the rows of a buffer, whose scale is known before they are. */
+function producerOf(
+  buffer: Buffer,
+  { products: [first], writers: [writer, ...others] }: Uses,
+): Product | undefined {
+  if (writer?.op !== 'linear' || others.length > 0 || first!.args.xScale === undefined) return undefined
+  const { y, weight, compute, yDtype } = writer.args
+  const isRow = y?.buffer === buffer && isWhole(y) && sameSize(weight.rows, first!.args.weight.cols)
+  return isRow && compute === 'nvfp4' && yDtype === undefined ? writer : undefined
 }
 
 const isWhole = ({ offset, count, buffer }: Operand): boolean => offset === 0 && sameSize(count, buffer.count)

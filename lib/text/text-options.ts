@@ -31,8 +31,9 @@ export interface TextModelOptions extends Omit<EngineOptions, 'provider'> {
   /**
    * What rows are rounded to before they are multiplied by weights. `int8`, for weights in blocks of 4 to 8 bits, has a scale for each 32
    * elements, as in llama.cpp; `bf16` is for weights of bf16, and for CPUs with instructions for it. Both make prompts faster and are less
-   * accurate, on the CPU alone. `nvfp4`, for weights of NVFP4, has a scale for each 16 elements and is for FP4 tensor cores. Where weights
-   * have other formats nothing is rounded. Default: f32, nothing is rounded.
+   * accurate, on the CPU alone. `nvfp4`, for weights of NVFP4, has a scale for each 16 elements and is for FP4 tensor cores; where a file
+   * has the scale that activations of a layer were calibrated for, that is taken, else each row has its own. Where weights have other
+   * formats nothing is rounded. Default: f32, nothing is rounded.
    */
   activations?: ActivationType
   /** Bytes that weights and cache may take together. Default: what is available. */

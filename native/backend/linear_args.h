@@ -46,6 +46,13 @@ struct LinearArgs {
   FloatType x_dtype = FloatType::kF32, y_dtype = FloatType::kF32;
   bool takes_rounded = false;     // compute nvfp4: x is rounded rows, in the place of x_dtype
   uint16_t* x_rounded = nullptr;  // compute nvfp4, output: x as rounded rows, [T, I]; null: not wanted
+  // compute nvfp4: the tensor scale with which x of f32 is rounded, a power of two: magnitudes over 2688
+  // times it are clipped. 0: each row has one of its own (nvfp4_row_scale).
+  float x_scale = 0;
+  // compute nvfp4, output: y as rounded rows with the tensor scale y_scale, which is not 0, [T, O]; null: not
+  // wanted. Beside it y is of f32, or null: not wanted.
+  uint16_t* y_rounded = nullptr;
+  float y_scale = 0;
 };
 
 // A linear layer of which each token chooses some experts. With e = choice[n, j]

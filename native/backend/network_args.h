@@ -44,6 +44,7 @@ struct NormArgs {
   // y of f32 as rows rounded to NVFP4 for products (kRoundedUnit of linear_args.h), [rows, cols], of layer
   // and RMS normalization; null: not wanted.
   uint16_t* y_rounded = nullptr;
+  float y_scale = 0;           // tensor scale of y_rounded, as x_scale of LinearArgs
   uint16_t* y_half = nullptr;  // y of f32 in half_dtype as well; null: not wanted. CUDA only
   FloatType half_dtype = FloatType::kBF16;
 };

@@ -67,6 +67,13 @@ t.test('a prompt in NVFP4 rounds the rows of a normalization once', async t => {
   const expected = tokens * (norms + attention + output + gated)
   const bytes = two[0]!.bytes - one[0]!.bytes
   t.ok(Math.abs(bytes / expected - 1) < 0.01, `${bytes} bytes, ${expected} by the sizes`)
+
+  const scaled = { ...sizes, inputScale: 1 }
+  const [first] = await prefillTraffic('NVFP4', { ...scaled, layers: 1 }, [tokens], 'nvfp4')
+  const [second] = await prefillTraffic('NVFP4', { ...scaled, layers: 2 }, [tokens], 'nvfp4')
+  t.equal(second!.launches - first!.launches, launchesPerLayer, 'the gated product rounds its results')
+  const saved = tokens * inner * (4 + 4)
+  t.equal(bytes - (second!.bytes - first!.bytes), saved, 'f32 that nobody writes and reads any more')
 })
 
 t.test('launches of a step, printed', { skip: noCudaCalls }, async t => {

@@ -71,7 +71,7 @@ t.test('row scale, gate, bias, activation and residual, in this order', async t 
       const expected = { ...args, y: new Float32Array(T * O) }
       addon.run('linear', args)
       jsKernels.runSync('linear', expected)
-      close(t, args.y, expected.y, 1e-6, `${[T, O, I]} without ${left.join(', ') || 'nothing'}`)
+      close(t, args.y!, expected.y!, 1e-6, `${[T, O, I]} without ${left.join(', ') || 'nothing'}`)
     }
     const y = new Float32Array(T * O)
     addon.run('linear', { ...all, y })

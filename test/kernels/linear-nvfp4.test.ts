@@ -57,6 +57,35 @@ t.test('linear', t => {
   t.end()
 })
 
+t.test('one tensor scale for all rows', t => {
+  const [tokens, rows, cols, xScale] = [5, 17, 48, 2 ** -10]
+  const random = randomGenerator(21)
+  const weight = randomWeight(random, 'nvfp4', rows, cols)
+  const x = uniform(random, tokens * cols)
+  x[cols + 3] = 50 // more than 2688 · xScale: clipped
+  const args = { weight, tokens, x, xScale, compute, y: new Float32Array(tokens * rows) } as const
+  const { y } = agree(t, 'linear', args, ['y'], 1e-6, 'with the scale')
+  const steps = y.slice().fill(Number.NaN)
+  addon.run('linear', { weight, tokens, x: roundedRows(x, cols, () => xScale), y: steps })
+  identical(t, y, steps, 'the bits of a product with what was rounded before')
+  const own = y.slice()
+  addon.run('linear', { ...args, xScale: undefined, y: own })
+  identical(
+    t,
+    y.subarray(0, rows),
+    own.subarray(0, rows),
+    'the bits of its own scale, where nothing is clipped',
+  )
+  t.ok(y[rows] !== own[rows], 'a row that is')
+  for (const wrong of [0, -1, 3 * 2 ** -10, Number.NaN, Number.POSITIVE_INFINITY])
+    for (const run of [addon.run.bind(addon), jsKernels.runSync] as const)
+      t.throws(() => run('linear', { ...args, xScale: wrong }), {
+        code: 'ERR_ARGUMENT',
+        message: /^xScale is .*, not a power of two$/,
+      })
+  t.end()
+})
+
 t.test('a row does not depend on the rows beside it', t => {
   const random = randomGenerator(3)
   const weight = randomWeight(random, 'nvfp4', 9, 32)

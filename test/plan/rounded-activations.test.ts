@@ -13,7 +13,10 @@ interface Product {
   cols?: number
   compute?: 'nvfp4' | 'bf16'
   x?: Operand
+  y?: Operand
   residual?: Operand
+  gate?: Operand
+  xScale?: number
 }
 
 /** A product of rows of `cols` elements. */
@@ -43,11 +46,17 @@ interface Rows {
   xDtype?: string
   xRounded?: Operand
   yRounded?: Operand
+  xScale?: number
+  yScale?: number
   yHalf?: Operand
   halfDtype?: string
 }
 
 const rowsOf = ({ args }: Step): Rows => args as Rows
+
+interface Weighted {
+  weight: object
+}
 
 /** What each step does with rounded rows: `takes` or `gives` them, and whether a normalization stores y in f32 as well. */
 const rolesOf = (steps: readonly Step[]): string[] =>
@@ -86,6 +95,45 @@ t.test('a normalization that others read, too, stores 16 bits beside y', async t
   const short = floats(48)
   const narrow = { ...bf16, cols: 48 }
   t.strictSame(rolesAfter(norm(short, { cols: 48 }), product(short, narrow)), ['-', '-'], 'padded rows')
+})
+
+t.test('a product rounds its results where the next one has a scale for all rows', async t => {
+  const [x, wide, narrow] = [floats(64, 'input'), floats(64), floats(32)]
+  const gate = floats(64)
+  const scaled = { xScale: 2 ** -8 }
+  const wideProduct = (y: Buffer, changes: Product = {}): Step => {
+    const step = product(x, { ...changes, y: y.write() })
+    return {
+      ...step,
+      args: { ...step.args, weight: { ...(step.args as Weighted).weight, rows: 64 } },
+    } as Step
+  }
+  const steps = atOnce(roundOnce([wideProduct(wide, { gate: gate.read() }), product(wide, scaled)]))
+  t.strictSame(rolesOf(steps), [gives, takes])
+  const [giving, taking] = steps.map(rowsOf) as [Rows, Rows]
+  t.match(giving, { yScale: 2 ** -8, y: undefined, yRounded: { access: 'write', count: tokens * 64 } })
+  t.match(taking, { xScale: undefined, x: { buffer: giving.yRounded!.buffer, access: 'read' } })
+  const chain = [
+    wideProduct(wide, scaled),
+    wideProduct(gate, { ...scaled, x: wide.read() }),
+    product(gate, scaled),
+  ]
+  t.strictSame(rolesAfter(...chain), [gives, takes, takes], 'and the next one, too')
+  t.ok(rowsOf(atOnce(roundOnce(chain))[1]!).yRounded, 'which takes some and gives some')
+  const all = (count: number): string[] => Array<string>(count).fill('-')
+  t.strictSame(rolesAfter(wideProduct(wide), product(wide)), all(2), 'each row with a scale of its own')
+  const inF32 = wideProduct(wide, { compute: 'bf16' })
+  t.strictSame(rolesAfter(inF32, product(wide, scaled)), all(2), 'a product in other numbers')
+  t.strictSame(rolesAfter(product(x, { y: narrow.write() }), product(wide, scaled)), all(2), 'other rows')
+  const read = rolesAfter(wideProduct(wide), product(wide, scaled), negative(wide))
+  t.strictSame(read, ['gives both', takes, '-'], 'results that others read')
+  const mixed = atOnce(roundOnce([norm(wide), product(wide, scaled), product(wide)]))
+  t.strictSame(
+    rolesOf(mixed),
+    ['gives both', takes, '-'],
+    'a normalization, for those that have the same scale',
+  )
+  t.equal(rowsOf(mixed[0]!).yScale, 2 ** -8)
 })
 
 t.test('y in f32 is stored where others read it', async t => {

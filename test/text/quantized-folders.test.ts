@@ -148,6 +148,29 @@ t.test('experts in matrices of their own become one tensor', async t => {
   }
 })
 
+t.test('what activations of NVFP4 were calibrated for', async t => {
+  const scaleIn = async (
+    layout: 'modelopt' | 'compressed-tensors',
+    value?: number,
+    dtype: 'F32' | 'F16' = 'F32',
+  ) => {
+    const { tensors, settings, name } = layouts.nvfp4(3, 32, layout)
+    const part = layout === 'modelopt' ? 'input_scale' : 'input_global_scale'
+    const key = name.replace(/weight$/, part)
+    const data = dtype === 'F32' ? Float32Array.of(value ?? 0) : Uint16Array.of(0x3c00)
+    const all = new Map<string, SafetensorsTensor>([...tensors, [key, { dtype, shape: [], data }]])
+    if (value === undefined) all.delete(key)
+    return (await load(all, settings)).constant(name).weight!.inputScale
+  }
+  t.equal(await scaleIn('modelopt', 0.25), 0.25)
+  t.equal(await scaleIn('compressed-tensors', 4), 0.25, 'the reciprocal')
+  for (const layout of ['modelopt', 'compressed-tensors'] as const) {
+    t.equal(await scaleIn(layout), undefined, 'none')
+    for (const value of [0, -1, Number.NaN]) t.equal(await scaleIn(layout, value), undefined, `${value}`)
+  }
+  t.equal(await scaleIn('modelopt', 1, 'F16'), undefined, 'a type that no file has it in')
+})
+
 t.test('experts of NVFP4 keep their own scales', async t => {
   const { tensors, settings, name, values } = layouts.nvfp4(3, 32, 'modelopt')
   const all = new Map<string, SafetensorsTensor>()

@@ -119,6 +119,30 @@ function attentionCases(yDtype: HalfType, sizes: VerifySizes): VerifyCase[] {
 /** Rows up to which rounded ones are in bf16 on every GPU: kTokens of native/kernels/gemm/blocks.h. */
 const fewRows = 16
 
+/** Products whose rows have one tensor scale, and one that rounds its results with it. */
+function scaledCases({ tokens, rows }: VerifySizes): VerifyCase[] {
+  const [cols, xScale, yScale] = [2 * roundedUnit, 2 ** -11, 2 ** -8]
+  const data = Uint8Array.from(values((rows * roundedUnit * cols) / 2, 88), value => 128 * (value + 1))
+  const blockScale = new Uint8Array((rows * roundedUnit * cols) / 16).fill(0x38)
+  const weight: Weight = {
+    ...{ format: 'nvfp4', rows: rows * roundedUnit, cols },
+    ...{ data, blockScale, tensorScale: 1 / 8 },
+  }
+  return [tokens, tokens + 17].map(tokens => {
+    const [x, gate] = [values(tokens * cols, 89), values(tokens * weight.rows, 90)]
+    const forward = { weight, tokens, x, gate, compute: 'nvfp4', xScale, activation: 'silu' } as const
+    const results = tokens * weight.rows
+    return verifyCase(
+      'linear',
+      `rounds ${tokens} rows of results`,
+      ['y'],
+      nvfp4Tolerance,
+      () => ({ ...forward, yScale, yRounded: new Uint16Array(results), y: f32(results) }),
+      { yScale: undefined, yRounded: undefined },
+    )
+  })
+}
+
 /** Products and a normalization that round rows for others, and a product of such rows. */
 export function roundedCases(sizes: VerifySizes): VerifyCase[] {
   const { tokens, rows } = sizes
@@ -163,5 +187,5 @@ export function roundedCases(sizes: VerifySizes): VerifyCase[] {
       { yRounded: undefined },
     )
   })
-  return [...giving, taking, ...norms]
+  return [...giving, taking, ...norms, ...scaledCases(sizes)]
 }

@@ -32,8 +32,13 @@ export function addScaled(
   for (let i = 0; i < count; i++) y[start + i]! += factor * x[xStart + i]!
 }
 
-/** x[rows, cols] quantized to NVFP4, each row with a tensor scale of its own, and back. */
-export function roundedToNvfp4(x: Float32Array, rows: number, cols: number): Float32Array {
+/** x[rows, cols] quantized to NVFP4 with a tensor scale, by default each row with one of its own, and back. */
+export function roundedToNvfp4(
+  x: Float32Array,
+  rows: number,
+  cols: number,
+  scale?: number | undefined,
+): Float32Array {
   const rounded = new Float32Array(rows * cols)
   const amax = new Float32Array(1)
   const packed = new Uint8Array(cols / 2)
@@ -41,7 +46,7 @@ export function roundedToNvfp4(x: Float32Array, rows: number, cols: number): Flo
   for (let at = 0; at < rows * cols; at += cols) {
     const src = x.subarray(at, at + cols)
     precisionKernels.amax({ dtype: 'f32', count: cols, src, out: amax })
-    const row = { rows: 1, cols, tensorScale: nvfp4RowScale(amax[0]!), packed, blockScale }
+    const row = { rows: 1, cols, tensorScale: scale ?? nvfp4RowScale(amax[0]!), packed, blockScale }
     precisionKernels.nvfp4Quantize({ ...row, srcDtype: 'f32', src })
     precisionKernels.nvfp4Dequantize({ ...row, dst: rounded.subarray(at, at + cols) })
   }
@@ -49,9 +54,15 @@ export function roundedToNvfp4(x: Float32Array, rows: number, cols: number): Flo
 }
 
 /** The same as rounded rows of this backend, numbers in bf16 which hold them exactly. */
-export function writeRounded(to: Uint16Array, x: Float32Array, rows: number, cols: number): void {
+export function writeRounded(
+  to: Uint16Array,
+  x: Float32Array,
+  rows: number,
+  cols: number,
+  scale?: number | undefined,
+): void {
   const write = floatWriter('bf16', to)
-  for (const [i, value] of roundedToNvfp4(x, rows, cols).entries()) write(i, value)
+  for (const [i, value] of roundedToNvfp4(x, rows, cols, scale).entries()) write(i, value)
 }
 
 /** Neighbours of a row that share a scale where it is rounded to bytes. */
@@ -84,6 +95,7 @@ function roundedRows({
   xDtype = 'f32',
   tokens,
   weight: { cols },
+  xScale,
 }: KernelArgs['linear']): Float32Array {
   const read = floatReader(xDtype === 'nvfp4' ? 'bf16' : xDtype, given)
   const x =
@@ -91,16 +103,17 @@ function roundedRows({
       ? (given as Float32Array)
       : Float32Array.from({ length: tokens * cols }, (_, i) => read(i))
   if (xDtype === 'nvfp4') return x
-  if (compute === 'nvfp4') return roundedToNvfp4(x, tokens, cols)
+  if (compute === 'nvfp4') return roundedToNvfp4(x, tokens, cols, xScale)
   return compute === 'i8' ? roundedToIntegers(x, tokens * cols) : x
 }
 
 /** y[t, o] = activation(gate[t, o] · rowScale[o] · Σ_i x[t, i] W[o, i] + bias[o]) + residual[t, o] */
 export function* linear(args: KernelArgs['linear']): Paced<void> {
-  const { weight, tokens, rowScale, bias, residual, gate, y, yDtype = 'f32', xRounded } = args
+  const { weight, tokens, rowScale, bias, residual, gate, yDtype = 'f32', xRounded, xScale, yRounded } = args
   const { rows, cols } = weight
+  const { y = new Float32Array(tokens * rows) } = args
   const x = roundedRows(args)
-  if (xRounded) writeRounded(xRounded, args.x as Float32Array, tokens, cols)
+  if (xRounded) writeRounded(xRounded, args.x as Float32Array, tokens, cols, xScale)
   const row = rowReader(weight)
   const activate = activations[args.activation ?? 'none']
   const write = floatWriter(yDtype, y)
@@ -115,6 +128,13 @@ export function* linear(args: KernelArgs['linear']): Paced<void> {
       write(at, activate(scaled + offset) + (residual ? residual[at]! : 0))
     }
   }
+  if (yRounded) writeRounded(yRounded, y as Float32Array, tokens, rows, args.yScale)
+}
+
+/** Refuses the scale of rounded rows that is no power of two. @throws SparkError ERR_ARGUMENT */
+export function expectTensorScale(name: string, scale: number | undefined): void {
+  if (scale === undefined || (scale > 0 && Number.isFinite(scale) && Math.log2(scale) % 1 === 0)) return
+  throw new SparkError('ERR_ARGUMENT', `${name} is ${scale}, not a power of two`)
 }
 
 /** y[i, :] = W[indices[i], :] */
@@ -204,7 +224,16 @@ export const linearRows: KernelRows<'linear' | 'linearBackward' | 'gatherRows' |
     kernel: linear,
     sizes: ['tokens'],
     formats: linearFormats,
-    check({ activation = 'none', compute, weight, xDtype = 'f32', xRounded, yDtype }) {
+    check(args) {
+      const {
+        activation = 'none',
+        compute,
+        weight,
+        xDtype = 'f32',
+        xRounded,
+        yDtype = 'f32',
+        yRounded,
+      } = args
       expectOneOf('activation', activation, Object.keys(activations))
       expectCompute(compute, weight)
       if (xDtype !== 'nvfp4') expectActivationDType('xDtype', xDtype)
@@ -219,15 +248,23 @@ export const linearRows: KernelRows<'linear' | 'linearBackward' | 'gatherRows' |
         !xRounded || (xDtype === 'f32' && compute === 'nvfp4' && weight.cols % roundedUnit === 0),
         `xRounded is for products in nvfp4 of x in f32, of ${roundedUnit} · n columns`,
       )
+      expectTensorScale('xScale', args.xScale)
+      expectTensorScale('yScale', args.yScale)
+      const isResult = compute === 'nvfp4' && yDtype === 'f32' && args.yScale !== undefined
+      expectFits(
+        !yRounded || (isResult && weight.rows % roundedUnit === 0),
+        `yRounded is for products in nvfp4 with a yScale, of y in f32 and ${roundedUnit} · n rows of the weight`,
+      )
     },
-    operands: ({ weight: { rows, cols }, tokens, xDtype = 'f32', yDtype = 'f32' }) => ({
+    operands: ({ weight: { rows, cols }, tokens, xDtype = 'f32', yDtype = 'f32', yRounded }) => ({
       x: elements(xDtype === 'nvfp4' ? 'bf16' : xDtype, tokens * cols),
       xRounded: optional(elements('bf16', tokens * cols)),
       rowScale: optional(rows),
       bias: optional(rows),
       residual: optional(tokens * rows),
       gate: optional(tokens * rows),
-      y: elements(yDtype, tokens * rows),
+      y: { ...elements(yDtype, tokens * rows), isOptional: yRounded !== undefined },
+      yRounded: optional(elements('bf16', tokens * rows)),
     }),
   },
   linearBackward: {

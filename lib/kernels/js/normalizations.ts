@@ -44,7 +44,20 @@ const scaleIndex = ({ cols, groups, inner }: NormShape, row: number, col: number
 
 /** y = (x − mean) / √(variance + eps) · scale + bias, by rows. */
 function norm(args: KernelArgs['norm']): void {
-  const { rows, cols, centered, eps, x, scale, bias, yDtype = 'f32', yRounded, yHalf, halfDtype } = args
+  const {
+    rows,
+    cols,
+    centered,
+    eps,
+    x,
+    scale,
+    bias,
+    yDtype = 'f32',
+    yRounded,
+    yScale,
+    yHalf,
+    halfDtype,
+  } = args
   const y = args.y ?? new Float32Array(rows * cols)
   const write = floatWriter(yDtype, y)
   const writeHalf = yHalf && floatWriter(halfDtype!, yHalf)
@@ -61,7 +74,7 @@ function norm(args: KernelArgs['norm']): void {
       writeHalf?.(r * cols + c, value)
     }
   }
-  if (yRounded) writeRounded(yRounded, y as Float32Array, rows, cols)
+  if (yRounded) writeRounded(yRounded, y as Float32Array, rows, cols, yScale)
 }
 
 /** dx, dscale and dbias of norm. */

@@ -5,9 +5,10 @@ import { contiguousStrides, numel } from '../../core/shape.js'
 import { add, fixSize, multiply, type Size, sameSize } from '../../core/size.js'
 import { int } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
-import type { Activation, MatrixStrides } from '../../kernels/linear-args.js'
+import type { Activation, LinearArgs, MatrixStrides } from '../../kernels/linear-args.js'
 import { roundedCompute } from '../../kernels/precision-policy.js'
-import type { Compute, FloatCompute } from '../../kernels/weight-args.js'
+import type { FloatCompute } from '../../kernels/weight-args.js'
+import { nvfp4RowScale } from '../../precision/kernels.js'
 import { formatInfo } from '../../weights/formats.js'
 import type { DeviceCopy } from '../../weights/shared-weight.js'
 import { arraysOf, type Weight } from '../../weights/weight.js'
@@ -80,9 +81,15 @@ export function computeOf(
 }
 
 /** The same of a linear layer, whose rows may be rounded where its weight says so. */
-function linearCompute(ctx: Lowering, { format }: Pick<Weight, 'format'>): Compute {
-  const { activations } = ctx.input(1).weight ?? {}
-  return (activations && roundedCompute(ctx.target, activations, format)) ?? computeOf(ctx, { format })
+function linearCompute(
+  ctx: Lowering,
+  { format }: Pick<Weight, 'format'>,
+): Pick<LinearArgs, 'compute' | 'xScale'> {
+  const { activations, inputScale } = ctx.input(1).weight ?? {}
+  const compute =
+    (activations && roundedCompute(ctx.target, activations, format)) ?? computeOf(ctx, { format })
+  const isScaled = compute === 'nvfp4' && inputScale !== undefined
+  return { compute, xScale: isScaled ? nvfp4RowScale(2688 * inputScale) : undefined }
 }
 
 /** The precision of a product of these inputs that rounds none of them. */
@@ -111,7 +118,7 @@ function gemm(ctx: Lowering): void {
       tokens: m,
       x,
       bias: bias?.buffer.read(),
-      compute: linearCompute(ctx, weight),
+      ...linearCompute(ctx, weight),
       y,
     })
     return
@@ -251,7 +258,7 @@ function fusedLinear(ctx: Lowering): void {
     residual: ctx.optional(3),
     gate: ctx.optional(4),
     activation: ctx.text('activation') as Activation,
-    compute: linearCompute(ctx, weight),
+    ...linearCompute(ctx, weight),
     y: ctx.write(),
   })
 }

@@ -79,4 +79,4 @@ export const expertNames = [
  * notes, and what models of images and text have for images.
  */
 export const unusedNames =
-  /(^|\.)(embeddings\.(position|token_type)_ids|rotary_emb\.inv_freq|attn\.(bias|masked_bias)|attention\.(bias|masked_bias)|rope_freqs\.weight|rope_factors_(long|short)\.weight|[kv]_scale|input_scale)$|^(model\.)?(vision_tower|multi_modal_projector)\./
+  /(^|\.)(embeddings\.(position|token_type)_ids|rotary_emb\.inv_freq|attn\.(bias|masked_bias)|attention\.(bias|masked_bias)|rope_freqs\.weight|rope_factors_(long|short)\.weight|[kv]_scale|input_(global_)?scale)$|^(model\.)?(vision_tower|multi_modal_projector)\./

@@ -2,6 +2,7 @@
 import path from 'node:path'
 import { SparkError } from '../../core/errors.js'
 import type { Pacer } from '../../core/paced.js'
+import { numel } from '../../core/shape.js'
 import { readable } from '../../io/checkpoints/blocks.js'
 import { findQuantized, type QuantizedMatrices } from '../../io/checkpoints/quantized-matrices.js'
 import { isThere, readJson } from '../../io/read-file.js'
@@ -12,7 +13,14 @@ import type { Weight } from '../../weights/weight.js'
 import { ConfigReader } from '../architectures/config-reader.js'
 import { unusedNames } from '../architectures/weight-names.js'
 import { LoadedWeights } from './loaded-weights.js'
-import { FloatTensor, type FloatType, type ModelTensor, matrixSizes, WeightTensor } from './model-tensors.js'
+import {
+  FloatTensor,
+  type FloatType,
+  type ModelTensor,
+  matrixSizes,
+  usableScale,
+  WeightTensor,
+} from './model-tensors.js'
 import { readQuantization } from './read-quantization.js'
 
 const floatTypes: Readonly<Record<string, FloatType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' }
@@ -54,14 +62,31 @@ export async function loadFolderWeights(folder: string, pacer: Pacer): Promise<L
   }
   for (const [name, { experts, read }] of matrices) {
     await pacer.pause()
-    tensors.set(name, weightTensor(await read(), experts))
+    tensors.set(name, weightTensor(await read(), experts, await inputScaleOf(stored, name)))
   }
   return new LoadedWeights(tensors)
 }
 
-function weightTensor(read: Weight | OrderedWeight, experts: number | undefined): WeightTensor {
-  if (!isOrdered(read)) return new WeightTensor(readable(read), experts)
-  return new WeightTensor(read.weight, experts, read.order)
+function weightTensor(
+  read: Weight | OrderedWeight,
+  experts: number | undefined,
+  inputScale: number | undefined,
+): WeightTensor {
+  if (!isOrdered(read)) return new WeightTensor(readable(read), { experts, inputScale })
+  return new WeightTensor(read.weight, { experts, order: read.order })
+}
+
+/**
+ * The tensor scale of NVFP4 that the activations of a matrix were calibrated for: `input_scale` of ModelOpt, or the reciprocal
+ * `input_global_scale` of compressed-tensors; undefined where there is none, or no positive number.
+ */
+async function inputScaleOf(stored: FolderTensors['stored'], name: string): Promise<number | undefined> {
+  const module = name.replace(/\.weight$/, '')
+  const scale = stored.get(`${module}.input_scale`)
+  const tensor = scale ?? stored.get(`${module}.input_global_scale`)
+  if (tensor?.dtype !== 'F32' || numel(tensor.shape) !== 1) return undefined
+  const value = new DataView((await tensor.load()).slice().buffer).getFloat32(0, true)
+  return usableScale(scale ? value : 1 / value)
 }
 
 async function openTensor(folder: string, tensor: StoredTensor): Promise<FloatTensor> {

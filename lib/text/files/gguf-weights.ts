@@ -8,13 +8,20 @@ import type { LazyWeight } from '../../weights/lazy-weight.js'
 import type { Weight } from '../../weights/weight.js'
 import { unusedNames } from '../architectures/weight-names.js'
 import { LoadedWeights } from './loaded-weights.js'
-import { FloatTensor, type FloatType, type ModelTensor, matrixSizes, tensorOf } from './model-tensors.js'
+import {
+  FloatTensor,
+  type FloatType,
+  type ModelTensor,
+  matrixSizes,
+  tensorOf,
+  usableScale,
+} from './model-tensors.js'
 
 const floatTypes: Readonly<Record<string, FloatType>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' }
 
 /**
  * The weights of a GGUF file. Vectors are read; matrices stay in the file until something reads them. Those of NVFP4 are multiplied with
- * the scale that the file has for them.
+ * the scale that the file has for them, and know that of their activations.
  * @throws SparkError ERR_IO, ERR_FORMAT; ERR_UNSUPPORTED for formats that cannot be decoded
  */
 export async function loadGgufWeights({ tensors }: GgufFile, pacer: Pacer): Promise<LoadedWeights> {
@@ -28,22 +35,35 @@ export async function loadGgufWeights({ tensors }: GgufFile, pacer: Pacer): Prom
   for (const tensor of tensors.values()) {
     await pacer.pause()
     if (unusedNames.test(tensor.name) || used.has(tensor)) continue
-    opened.set(tensor.name, await openTensor(tensor, scales.get(tensor)))
+    const input = tensors.get(tensor.name.replace(/\.weight$/, '.input_scale'))
+    const inputScale =
+      tensor.format === 'NVFP4' && input && input !== tensor ? await inputScaleOf(input) : undefined
+    opened.set(tensor.name, await openTensor(tensor, scales.get(tensor), inputScale))
   }
   return new LoadedWeights(opened)
 }
 
 /** A tensor; its blocks stay as they are where kernels read them. */
-async function openTensor(tensor: GgufTensor, scale: GgufTensor | undefined): Promise<ModelTensor> {
+async function openTensor(
+  tensor: GgufTensor,
+  scale: GgufTensor | undefined,
+  inputScale: number | undefined,
+): Promise<ModelTensor> {
   const { format, shape } = tensor
   if (shape.length >= 2) {
     const open = (factor: number): LazyWeight => blockWeight(format, ...matrixSizes(shape), tensor, factor)
-    return tensorOf(shape, scale ? scaledWeight(open, await scalesOf(scale, shape)) : open(1))
+    return tensorOf(shape, scale ? scaledWeight(open, await scalesOf(scale, shape)) : open(1), inputScale)
   }
   const float = floatTypes[format]
   if (float) return FloatTensor.of(shape, float, await tensor.load())
   const { buffer } = await tensor.values()
   return FloatTensor.of(shape, 'f32', new Uint8Array(buffer))
+}
+
+/** The scale of the activations of one matrix. */
+async function inputScaleOf(tensor: GgufTensor): Promise<number | undefined> {
+  const scales = await tensor.values()
+  return scales.length === 1 ? usableScale(scales[0]) : undefined
 }
 
 /** One scale, or one for each expert. */

@@ -1,7 +1,7 @@
 // model-tensors.ts: the tensors of a model file, each in the format of its file.
 import { numel } from '../../core/shape.js'
 import { transpose } from '../../core/transpose.js'
-import { Constant } from '../../graph/constant.js'
+import { Constant, type ConstantWeight } from '../../graph/constant.js'
 import { sharedConstant, weightConstant } from '../../graph/weight-constant.js'
 import { decode } from '../../precision/casts.js'
 import {
@@ -108,22 +108,31 @@ function floatConstant(shape: readonly number[], weight: FloatWeight | LazyWeigh
   })
 }
 
+/** What a {@link WeightTensor} has beside its weight. */
+interface WeightTensorOptions {
+  /** How many matrices it has, one below the other. Absent: it is one. */
+  readonly experts?: number | undefined
+  /** The in feature of each column, where they have an order of their own. */
+  readonly order?: Int32Array | undefined
+  /** As that of a {@link ConstantWeight}. */
+  readonly inputScale?: ConstantWeight['inputScale']
+}
+
 /** A matrix in a format of its own, [out features, in features], or one for each expert. */
 export class WeightTensor implements ModelTensor {
   readonly shape: readonly number[]
   /** Its constants keep it in the layout that a backend asked for, so that the one of the file can be let go. */
   readonly #shared: SharedWeight
   readonly #order: Int32Array | undefined
+  readonly #inputScale: number | undefined
 
-  /**
-   * @param weight - with the rows of all experts
-   * @param order - the in feature of each column, where they have an order of their own
-   */
-  constructor(weight: Weight | LazyWeight, experts?: number, order?: Int32Array) {
+  /** @param weight - with the rows of all experts */
+  constructor(weight: Weight | LazyWeight, { experts, order, inputScale }: WeightTensorOptions = {}) {
     const { rows, cols } = weight
     this.shape = experts === undefined ? [rows, cols] : [experts, rows / experts, cols]
     this.#shared = new SharedWeight(weight)
     this.#order = order
+    this.#inputScale = inputScale
   }
 
   get weight(): Weight | LazyWeight {
@@ -134,15 +143,24 @@ export class WeightTensor implements ModelTensor {
 
   constant(transposed: boolean): Constant {
     const shape = transposed ? [...this.shape].reverse() : this.shape
-    return sharedConstant(shape, this.#shared, { transposed, exact: true, order: this.#order })
+    const [order, inputScale] = [this.#order, this.#inputScale]
+    return sharedConstant(shape, this.#shared, { transposed, exact: true, order, inputScale })
   }
 }
 
 /** A tensor of floats or in another format, by that of its weight. */
-export const tensorOf = (shape: readonly number[], weight: Weight | LazyWeight): ModelTensor =>
+export const tensorOf = (
+  shape: readonly number[],
+  weight: Weight | LazyWeight,
+  inputScale?: number | undefined,
+): ModelTensor =>
   isFloat(weight)
     ? new FloatTensor(shape, weight)
-    : new WeightTensor(weight, shape.length === 2 ? undefined : shape[0])
+    : new WeightTensor(weight, { experts: shape.length === 2 ? undefined : shape[0], inputScale })
+
+/** A tensor scale of activations that a file has; undefined where that is none. */
+export const usableScale = (scale: number | undefined): number | undefined =>
+  scale !== undefined && scale > 0 && Number.isFinite(scale) ? scale : undefined
 
 const isFloat = (weight: Weight | LazyWeight): weight is FloatWeight | LazyWeight =>
   weight.format === 'f32' || weight.format === 'f16' || weight.format === 'bf16'

@@ -1,8 +1,9 @@
 // linear_fp4_mma.cu: sums[M,N] = factors[M] · w_scale · a[M,K]·w[N,K]ᵀ where both sides are NVFP4, on the FP4
 // tensor cores of compute capability 12.x, with f32 sums (struct Fp4MmaArgs). Four codes take the place of a
 // 16-bit number in the tiles of tiles.cuh, whose fragments then are those of this instruction, too; a tile is
-// 128 along K. Block scales lie row by row, eight to a tile, and K is a multiple of 64. Trap: K in these
-// tiles counts units of four codes. Reference: native/backend/cpu/gemm/linear.cc
+// 128 along K. …_rounded stores results as rows in codes. Block scales lie row by row, eight to a tile, and K
+// is a multiple of 64. Trap: K in these tiles counts units of four codes. Reference:
+// native/backend/cpu/gemm/linear.cc
 #include "kernels/gemm/blocks.h"
 #include "kernels/gemm/mma_fp4.cuh"
 #include "kernels/gemm/tiles.cuh"
@@ -43,7 +44,8 @@ struct ScaledStep {
   }
 };
 
-__device__ void product(const Fp4MmaArgs& args) {
+template <typename Store>
+__device__ void product(const Fp4MmaArgs& args, const Store& store) {
   __shared__ Fp4Stages stages;
   const auto [row, col] = corner<kTile>(blockIdx.x, args.rows, args.cols);
   const int64_t units = args.depth / 4;
@@ -57,7 +59,7 @@ __device__ void product(const Fp4MmaArgs& args) {
   add_segment(stages, PackedRows<kTile>{args.a, args.rows, units},
               WeightLines<StoredPairs, true, kTile>{codes}, row, col, step, sums);
   store_tile<kTile>(args.rows, args.cols, row, col, sums, stages, [&](int64_t m, int64_t n, float sum) {
-    store(args.epilogue, m, n, sum * (args.factors[m] * args.w_scale));
+    store(m, n, sum * (args.factors[m] * args.w_scale));
   });
 }
 
@@ -66,5 +68,10 @@ __device__ void product(const Fp4MmaArgs& args) {
 
 extern "C" __global__ void __launch_bounds__(spark::linear_mma_block::kThreads, 2)
     linear_fp4_mma(spark::Fp4MmaArgs args) {
-  spark::product(args);
+  spark::product(args, [&](int64_t m, int64_t n, float sum) { spark::store(args.epilogue, m, n, sum); });
+}
+extern "C" __global__ void __launch_bounds__(spark::linear_mma_block::kThreads, 2)
+    linear_fp4_mma_rounded(spark::Fp4MmaArgs args, spark::RoundedTarget target) {
+  spark::product(
+      args, [&](int64_t m, int64_t n, float sum) { spark::store_rounded(args.epilogue, target, m, n, sum); });
 }

@@ -67,7 +67,10 @@ struct ProductArgs {
   const uint16_t* packed_a = nullptr;   // bf16, f16: `a` in them, struct PackArgs, with the row scales of a
                                         // weight whose columns are lines
   const uint16_t* rounded_a = nullptr;  // nvfp4: `a` as struct Nvfp4Rows, in the form of nvfp4_form()
-  float* parts = nullptr;  // [chunks of both segments, rows, cols]: sums of each instead; f32 only
+  float a_scale = 0;              // nvfp4: the tensor scale that `a` is rounded with; 0: each row has its own
+  uint16_t* y_rounded = nullptr;  // nvfp4: results as struct Nvfp4Rows, too, in the form of nvfp4_form()
+  float y_scale = 0;              // their tensor scale. epilogue.out is f32, or null: not wanted
+  float* parts = nullptr;         // [chunks of both segments, rows, cols]: sums of each instead; f32 only
 };
 
 // The same with packed lines. Where columns of the weight are the lines, `a` holds its row scales already.
@@ -109,6 +112,13 @@ struct Nvfp4Rows {
   uint16_t* codes;
   uint8_t* scales;
   float* factors;
+};
+
+// Where a product stores its results as rows in codes, all with one tensor scale: a multiple of kRoundedUnit
+// of columns.
+struct RoundedTarget {
+  Nvfp4Rows rows;
+  float scale;
 };
 
 // sums[m, n] = factors[m] · w_scale · Σ_k a(m, k) · w(n, k) of rows in codes; the codes and scales of w are

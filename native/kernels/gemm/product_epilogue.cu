@@ -1,8 +1,8 @@
 // product_epilogue.cu: the second segment and the epilogue of parts[P,M,N], which another library or the
 // stripes of linear_batch_mma.cu made: factors[m] · s · Σ_p parts[p, m, n], in order, s being the tensor
-// scale of the weight, + Σ_{r < R} a2[m, r] · b2[n, r], of packed bf16 (or f16: …_half), then Epilogue. One
-// block per 16 x 128 elements; a thread has one column and every second row. Reference:
-// native/backend/cpu/gemm/product.cc
+// scale of the weight, + Σ_{r < R} a2[m, r] · b2[n, r], of packed bf16 (or f16: …_half), then Epilogue.
+// …_rounded stores results as rows in codes. One block per 16 x 128 elements; a thread has one column and
+// every second row. Reference: native/backend/cpu/gemm/product.cc
 #include "kernels/gemm/blocks.h"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/pairs.cuh"
@@ -24,8 +24,9 @@ __device__ float dot(const Eight& a, const Eight& b, float sum) {
   return sum;
 }
 
-template <typename Number>
-__device__ void finish(const ProductMmaArgs& args, const float* parts, int64_t count, const float* factors) {
+template <typename Number, typename Store>
+__device__ void finish(const ProductMmaArgs& args, const float* parts, int64_t count, const float* factors,
+                       const Store& store) {
   const int64_t row_tiles = (args.rows + kRows - 1) / kRows, depth = padded_depth(args.depth2) / 8;
   const int64_t n = blockIdx.x / row_tiles * kCols + threadIdx.x % kCols;
   const int64_t top = blockIdx.x % row_tiles * kRows + threadIdx.x / kCols;
@@ -56,8 +57,14 @@ __device__ void finish(const ProductMmaArgs& args, const float* parts, int64_t c
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
     const int64_t m = top + i * kSide;
-    if (m < args.rows) store(args.epilogue, m, n, sums[i] + values[i]);
+    if (m < args.rows) store(m, n, sums[i] + values[i]);
   }
+}
+
+template <typename Number>
+__device__ void finish(const ProductMmaArgs& args, const float* parts, int64_t count, const float* factors) {
+  finish<Number>(args, parts, count, factors,
+                 [&](int64_t m, int64_t n, float sum) { store(args.epilogue, m, n, sum); });
 }
 
 }  // namespace
@@ -71,4 +78,11 @@ extern "C" __global__ void __launch_bounds__(spark::product_epilogue_block::kThr
     product_epilogue_half(spark::ProductMmaArgs args, const float* parts, int64_t count,
                           const float* factors) {
   spark::finish<spark::F16>(args, parts, count, factors);
+}
+extern "C" __global__ void __launch_bounds__(spark::product_epilogue_block::kThreads)
+    product_epilogue_rounded(spark::ProductMmaArgs args, const float* parts, int64_t count,
+                             const float* factors, spark::RoundedTarget target) {
+  spark::finish<spark::BF16>(args, parts, count, factors, [&](int64_t m, int64_t n, float sum) {
+    spark::store_rounded(args.epilogue, target, m, n, sum);
+  });
 }

@@ -7,6 +7,7 @@
 #include "core/quantizers.h"
 #include "kernels/gemm/product_args.h"
 #include "kernels/ops/blocks.h"
+#include "kernels/quantize/nvfp4_store.cuh"
 #include "kernels/reduce.cuh"
 #include "kernels/store.cuh"
 
@@ -117,51 +118,6 @@ __device__ void norm_both(const NormArgs& args) {
   });
 }
 
-// Stores of a row in NVFP4, an element in each lane, 16 of which have a block.
-struct Nvfp4Store {
-  const Nvfp4Rows& to;
-  float tensor_scale;
-
-  // The code of an element, and the scale of its block. All lanes of a warp must call it.
-  __device__ uint32_t quantize(float value, uint32_t& scale) const {
-    uint32_t largest = float_bits(value) & 0x7FFFFFFFu;
-    for (int offset = kNvfp4Block / 2; offset > 0; offset /= 2) {
-      largest = max(largest, __shfl_xor_sync(0xFFFFFFFF, largest, offset));
-    }
-    scale = nvfp4_block_scale(bits_float(largest), tensor_scale);
-    return nvfp4_code(value, nvfp4_step(scale, tensor_scale));
-  }
-
-  // Eight codes to a word.
-  __device__ void store_code(int64_t i, float value) const {
-    uint32_t scale, codes = quantize(value, scale);
-    for (int offset = 1; offset < 8; offset *= 2) {
-      codes |= __shfl_xor_sync(0xFFFFFFFF, codes, offset) << 4 * offset;
-    }
-    if (i % 8 == 0) words()[i / 8] = codes;
-    if (i % kNvfp4Block == 0) to.scales[(blockIdx.x * to.cols + i) / kNvfp4Block] = scale;
-  }
-
-  __device__ void store_bf16(int64_t i, float value) const {
-    uint32_t scale;
-    const uint32_t code = quantize(value, scale);
-    const float rounded = nvfp4_value(code, nvfp4_step(scale, tensor_scale));
-    store_as(FloatType::kBF16, to.codes, blockIdx.x * to.cols + i, rounded);
-  }
-
-  // What a row in codes has beside those of its elements.
-  __device__ void finish() const {
-    for (int64_t i = to.cols / 8 + threadIdx.x; i < words_of_row(); i += blockDim.x) words()[i] = 0;
-    if (threadIdx.x == 0) to.factors[blockIdx.x] = tensor_scale;
-  }
-
- private:
-  __device__ int64_t words_of_row() const { return padded_depth(to.cols / 4) / 2; }
-  __device__ uint32_t* words() const {
-    return reinterpret_cast<uint32_t*>(to.codes) + blockIdx.x * words_of_row();
-  }
-};
-
 // y in f32, unless it is null, and its rows in NVFP4. They are a multiple of kRoundedUnit long, so that all
 // lanes of a warp have an element or none. Trap: y may be x.
 template <bool kCodes>
@@ -174,13 +130,14 @@ __device__ void norm_nvfp4(const NormArgs& args, const Nvfp4Rows& to) {
     if (y) y[i] = value;
   });
   largest = block_reduce(largest, 0u, [](uint32_t a, uint32_t b) { return max(a, b); });
-  const Nvfp4Store store{to, nvfp4_row_scale(bits_float(largest))};
+  Nvfp4Store store{to, blockIdx.x, nvfp4_row_scale(bits_float(largest))};
+  if (args.y_scale != 0) store.tensor_scale = args.y_scale;
   const auto load = [&](int64_t i) { return y ? NormalizedRow::Element{y[i], 1, 0} : row.load(i); };
   for_each_loaded(args.cols, load, [&](int64_t i, const NormalizedRow::Element& e) {
     const float value = y ? e.x : row.value(e);
     kCodes ? store.store_code(i, value) : store.store_bf16(i, value);
   });
-  if (kCodes) store.finish();
+  if (kCodes) store.finish(threadIdx.x, blockDim.x);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// nvfp4_activation.cu: f32 activations as rows in NVFP4 by the recipe `modelopt`, each with the tensor scale
-// that its largest magnitude asks for (struct Nvfp4Rows of product_args.h), and rows in codes as bf16. One
-// block per row, which is read twice, the second time from a cache. Reference:
-// native/backend/cpu/quantize/nvfp4.cc
+// nvfp4_activation.cu: f32 activations as rows in NVFP4 by the recipe `modelopt` (struct Nvfp4Rows of
+// product_args.h), each with the tensor scale that its largest magnitude asks for, or all with one that is
+// given, and rows in codes as bf16. One block per row, which is read twice, the second time from a cache.
+// Reference: native/backend/cpu/quantize/nvfp4.cc
 #include "kernels/gemm/pairs.cuh"
 #include "kernels/gemm/product_args.h"
 #include "kernels/quantize/nvfp4.cuh"
@@ -14,8 +14,10 @@ using nvfp4_activation_block::kThreads;
 // A row of the activation and its tensor scale.
 class Row {
  public:
-  // All threads of the block must call it.
-  __device__ Row(const float* x, int64_t cols) : x_(x + blockIdx.x * cols), cols_(cols) {
+  // With `scale`, or that of its own where it is 0. All threads of the block must call it.
+  __device__ Row(const float* x, int64_t cols, float scale)
+      : x_(x + blockIdx.x * cols), cols_(cols), tensor_scale_(scale) {
+    if (scale != 0) return;
     uint32_t largest = 0;
     for (int block = threadIdx.x; block < cols_ / kNvfp4Block; block += kThreads) {
       largest = max(largest, load(block).max_bits());
@@ -64,11 +66,11 @@ __device__ void store_values(uint16_t* to, int64_t block, const uint32_t (&codes
 }  // namespace spark
 
 extern "C" __global__ void __launch_bounds__(spark::nvfp4_activation_block::kThreads)
-    nvfp4_activation_codes(const float* x, spark::Nvfp4Rows to) {
+    nvfp4_activation_codes(const float* x, spark::Nvfp4Rows to, float scale) {
   using namespace spark;
   const int64_t row = blockIdx.x;
   const int blocks = to.cols / kNvfp4Block, across = padded_depth(to.cols / 4) / 4;
-  const Row source(x, to.cols);
+  const Row source(x, to.cols, scale);
   for (int block = threadIdx.x; block < across; block += kThreads) {
     uint32_t codes[kNvfp4Block] = {};
     if (block < blocks) to.scales[row * blocks + block] = source.quantize(block, codes);
@@ -83,11 +85,11 @@ extern "C" __global__ void __launch_bounds__(spark::nvfp4_activation_block::kThr
 }
 
 extern "C" __global__ void __launch_bounds__(spark::nvfp4_activation_block::kThreads)
-    nvfp4_activation_bf16(const float* x, spark::Nvfp4Rows to) {
+    nvfp4_activation_bf16(const float* x, spark::Nvfp4Rows to, float scale) {
   using namespace spark;
   const int64_t row = blockIdx.x;
   const int blocks = to.cols / kNvfp4Block, across = padded_depth(to.cols) / kNvfp4Block;
-  const Row source(x, to.cols);
+  const Row source(x, to.cols, scale);
   for (int block = threadIdx.x; block < across; block += kThreads) {
     uint32_t codes[kNvfp4Block] = {};
     float step = 0;

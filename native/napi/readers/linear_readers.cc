@@ -1,5 +1,6 @@
 // linear_readers.cc: argument readers of linear layers and matmul.
 #include <array>
+#include <cmath>
 
 #include "core/error.h"
 #include "napi/readers/readers.h"
@@ -36,9 +37,9 @@ void expect_rounded(const LinearArgs& args) {
 }
 
 // Whether `name`, rows that are rounded to NVFP4 for products, is given; refuses it where there are none.
-bool has_rounded(const Arguments& in, const char* name, const LinearArgs& args) {
+bool has_rounded(const Arguments& in, const char* name, int64_t cols, const LinearArgs& args) {
   if (!in.has(name)) return false;
-  expect_rounded_rows(in, name, args.weight.cols);
+  expect_rounded_rows(in, name, cols);
   if (args.compute == Compute::kNVFP4) return true;
   throw Error("ERR_SHAPE", message(name, " in nvfp4 is for products in it"));
 }
@@ -46,7 +47,8 @@ bool has_rounded(const Arguments& in, const char* name, const LinearArgs& args) 
 // x, and where its rounded rows are wanted.
 void read_rows(Arguments& in, LinearArgs& args) {
   const int64_t count = elements(args.tokens, args.weight.cols);
-  args.takes_rounded = in.has("xDtype") && in.text("xDtype") == "nvfp4" && has_rounded(in, "xDtype", args);
+  args.takes_rounded =
+      in.has("xDtype") && in.text("xDtype") == "nvfp4" && has_rounded(in, "xDtype", args.weight.cols, args);
   if (args.takes_rounded) {
     args.x = in.input("x", DType::kBF16, count);
     return;
@@ -54,9 +56,26 @@ void read_rows(Arguments& in, LinearArgs& args) {
   args.x_dtype = read_float_type(in, "xDtype");
   expect_rounded(args);
   args.x = in.input("x", dtype_of(args.x_dtype), count);
-  if (has_rounded(in, "xRounded", args)) {
+  if (has_rounded(in, "xRounded", args.weight.cols, args)) {
     args.x_rounded = static_cast<uint16_t*>(in.output("xRounded", DType::kBF16, count));
   }
+  if (args.compute == Compute::kNVFP4) args.x_scale = read_tensor_scale(in, "xScale");
+}
+
+// y, and where its rounded rows are wanted.
+void read_results(Arguments& in, LinearArgs& args) {
+  const int64_t rows = args.weight.rows, count = elements(args.tokens, rows);
+  args.y_dtype = read_float_type(in, "yDtype");
+  if (!has_rounded(in, "yRounded", rows, args)) {
+    args.y = in.output("y", dtype_of(args.y_dtype), count);
+    return;
+  }
+  args.y_scale = read_tensor_scale(in, "yScale");
+  if (args.y_scale == 0 || args.y_dtype != FloatType::kF32) {
+    throw Error("ERR_ARGUMENT", "yRounded is for a yScale and y in f32");
+  }
+  args.y_rounded = static_cast<uint16_t*>(in.output("yRounded", DType::kBF16, count));
+  args.y = in.optional_output<float>("y", count);
 }
 
 }  // namespace
@@ -65,6 +84,14 @@ FloatType read_float_type(const Arguments& in, const char* name) {
   const auto type = in.choice<FloatType>(name, {"f32", "bf16", "f16"});
   if (type == FloatType::kF32 || in.placed()) return type;
   throw Error("ERR_UNSUPPORTED", message(name, " ", in.text(name), " is for CUDA. Use f32"));
+}
+
+float read_tensor_scale(const Arguments& in, const char* name) {
+  if (!in.has(name)) return 0;
+  const auto scale = static_cast<float>(in.number(name));
+  int exponent;
+  if (scale > 0 && std::isfinite(scale) && std::frexp(scale, &exponent) == 0.5f) return scale;
+  throw Error("ERR_ARGUMENT", message(name, " is ", in.number(name), ", not a power of two"));
 }
 
 void expect_rounded_rows(const Arguments& in, const char* name, int64_t cols) {
@@ -85,8 +112,7 @@ LinearArgs read_linear(Arguments& in) {
   args.residual = in.optional_input<float>("residual", elements(args.tokens, rows));
   args.gate = in.optional_input<float>("gate", elements(args.tokens, rows));
   args.activation = in.activation("activation");
-  args.y_dtype = read_float_type(in, "yDtype");
-  args.y = in.output("y", dtype_of(args.y_dtype), elements(args.tokens, rows));
+  read_results(in, args);
   return args;
 }
 

@@ -142,6 +142,7 @@ NormArgs read_norm(Arguments& in) {
     check(args.groups == 1 && args.inner == 1 && args.y_dtype == FloatType::kF32,
           "yRounded is for groups and inner of 1, and y in f32");
     args.y_rounded = static_cast<uint16_t*>(in.output("yRounded", DType::kBF16, count));
+    args.y_scale = read_tensor_scale(in, "yScale");
     args.y = in.optional_output<float>("y", count);
   } else {
     args.y = in.output("y", dtype_of(args.y_dtype), count);

@@ -17,4 +17,7 @@ FloatType read_float_type(const Arguments& in, const char* name);
 // Refuses `name`, rows rounded to NVFP4 for products, on the CPU and where `cols` do not fit.
 void expect_rounded_rows(const Arguments& in, const char* name, int64_t cols);
 
+// The tensor scale of rounded rows; 0 where it is absent. Refuses what is no power of two.
+float read_tensor_scale(const Arguments& in, const char* name);
+
 }  // namespace spark::napi

@@ -51,7 +51,7 @@ void linear(const LinearArgs& args) {
     return product_integer(args.tokens, x, args.weight, store);
   }
   std::vector<float> rounded;
-  if (args.compute == Compute::kNVFP4) rounded = rounded_to_nvfp4(x, args.tokens, in);
+  if (args.compute == Compute::kNVFP4) rounded = rounded_to_nvfp4(x, args.tokens, in, args.x_scale);
   if (args.compute == Compute::kI8) rounded = rounded_to_integers(x, args.tokens * in);
   if (!rounded.empty()) x = rounded.data();
   const Segment segment{rows_of(x, in), rows_of(args.weight), in};

@@ -26,7 +26,7 @@ void nvfp4_dequantize(const Nvfp4DequantizeArgs& args) {
                [&](int64_t begin, int64_t end) { kernels().precision.nvfp4_dequantize(args, begin, end); });
 }
 
-std::vector<float> rounded_to_nvfp4(const float* x, int64_t rows, int64_t cols) {
+std::vector<float> rounded_to_nvfp4(const float* x, int64_t rows, int64_t cols, float tensor_scale) {
   std::vector<float> rounded(rows * cols);
   const int64_t blocks = cols / kNvfp4Block;
   const PrecisionKernels& loops = kernels().precision;
@@ -34,7 +34,8 @@ std::vector<float> rounded_to_nvfp4(const float* x, int64_t rows, int64_t cols) 
     std::vector<uint8_t> packed(cols / 2), block_scale(blocks);
     for (int64_t row = begin; row < end; ++row) {
       const float* from = x + row * cols;
-      const float scale = nvfp4_row_scale(loops.amax(DType::kF32, from, cols));
+      const float scale =
+          tensor_scale != 0 ? tensor_scale : nvfp4_row_scale(loops.amax(DType::kF32, from, cols));
       loops.nvfp4_quantize(
           {DType::kF32, 1, cols, Nvfp4Recipe::kModelopt, scale, 0, from, packed.data(), block_scale.data()},
           0, blocks);

@@ -6,7 +6,8 @@
 
 namespace spark::cpu {
 
-// x[rows, cols] quantized to NVFP4 (modelopt), each row with nvfp4_row_scale, and back.
-std::vector<float> rounded_to_nvfp4(const float* x, int64_t rows, int64_t cols);
+// x[rows, cols] quantized to NVFP4 (modelopt) with a tensor scale, and back; 0: each row with
+// nvfp4_row_scale.
+std::vector<float> rounded_to_nvfp4(const float* x, int64_t rows, int64_t cols, float tensor_scale = 0);
 
 }  // namespace spark::cpu

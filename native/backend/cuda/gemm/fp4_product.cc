@@ -33,11 +33,15 @@ class SwizzledScales {
   Scratch memory_;
 };
 
-void launch_own(const ProductArgs& args, const Nvfp4Rows& x, const Epilogue& to) {
-  launch("linear_fp4_mma", "linear_fp4_mma", Grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)},
-         Threads{kThreads}, 0,
-         Fp4MmaArgs{args.rows, args.cols, args.depth, x.codes, x.scales, args.w.data, args.w.block_scale,
-                    x.factors, args.w.tensor_scale, to});
+void launch_own(const ProductArgs& args, const Nvfp4Rows& x, const Epilogue& to,
+                const RoundedTarget* target) {
+  const Grid grid{ceil_div(args.rows, kTile) * ceil_div(args.cols, kTile)};
+  const Fp4MmaArgs mma{args.rows,          args.cols, args.depth,          x.codes, x.scales, args.w.data,
+                       args.w.block_scale, x.factors, args.w.tensor_scale, to};
+  if (target) {
+    return launch("linear_fp4_mma", "linear_fp4_mma_rounded", grid, Threads{kThreads}, 0, mma, *target);
+  }
+  launch("linear_fp4_mma", "linear_fp4_mma", grid, Threads{kThreads}, 0, mma);
 }
 
 bool launch_cublaslt(const ProductArgs& args, const Nvfp4Rows& x, float* sums) {
@@ -52,7 +56,7 @@ bool launch_cublaslt(const ProductArgs& args, const Nvfp4Rows& x, float* sums) {
 }
 
 // The product as plain sums, then their factors, second segment and epilogue in one pass.
-bool finish(const ProductArgs& args, const Epilogue& to, const float* factors,
+bool finish(const ProductArgs& args, const Epilogue& to, const RoundedTarget* target, const float* factors,
             const std::function<bool(float* sums)>& product) {
   constexpr DType kNumber = DType::kBF16;
   const Packed a2(kNumber, args.a2, args.rows, args.depth2), b2(kNumber, args.b2, args.cols, args.depth2);
@@ -60,25 +64,40 @@ bool finish(const ProductArgs& args, const Epilogue& to, const float* factors,
                            args.depth2, a2.data(), b2.data(),  to};
   const Scratch sums(args.rows * args.cols * sizeof(float));
   if (!product(sums.as<float>())) return false;
-  launch_epilogue(kNumber, mma, sums.as<float>(), 1, factors);
+  launch_epilogue(kNumber, mma, sums.as<float>(), 1, factors, target);
   return true;
+}
+
+// A product of rounded rows; null: it has no depth.
+void launch_rounded(const ProductArgs& args, const Nvfp4Rows* x, Nvfp4Form form) {
+  if (x && form == Nvfp4Form::kCodes && launch_fp4(args, *x, allowed_fp4_ways())) return;
+  ProductArgs product = args;
+  product.compute = Compute::kBF16;
+  std::optional<Scratch> decoded;
+  if (x) product.packed_a = x->codes;
+  if (x && form == Nvfp4Form::kCodes) {
+    auto* values = decoded.emplace(nvfp4_bytes(Nvfp4Form::kBF16, args.rows, args.depth)).as<uint16_t>();
+    decode_nvfp4(*x, values);
+    product.packed_a = values;
+  }
+  launch_mma_rows(product);
 }
 
 }  // namespace
 
-bool launch_fp4(const ProductArgs& args, const Nvfp4Rows& x, Fp4Ways ways) {
+bool launch_fp4(const ProductArgs& args, const Nvfp4Rows& x, Fp4Ways ways, const RoundedTarget* target) {
   const bool by_own = ways.takes_own(args.depth) && reinterpret_cast<uintptr_t>(args.w.block_scale) % 4 == 0;
   const bool by_cublaslt = ways.takes_cublaslt(args.depth) && is_blas_aligned(args.w.data);
   if (by_own) check_weight(args.w);
   const auto own = [&](const Epilogue& to) {
-    if (args.depth2 == 0) return launch_own(args, x, to);
-    finish(args, to, nullptr, [&](float* sums) {
-      launch_own(args, x, {.out = sums, .row_stride = args.cols});
+    if (args.depth2 == 0) return launch_own(args, x, to, target);
+    finish(args, to, target, nullptr, [&](float* sums) {
+      launch_own(args, x, {.out = sums, .row_stride = args.cols}, nullptr);
       return true;
     });
   };
   const auto other = [&](const Epilogue& to) {
-    return finish(args, to, x.factors, [&](float* sums) { return launch_cublaslt(args, x, sums); });
+    return finish(args, to, target, x.factors, [&](float* sums) { return launch_cublaslt(args, x, sums); });
   };
   if (!by_own) return by_cublaslt && other(args.epilogue);
   if (by_cublaslt) {
@@ -91,24 +110,28 @@ bool launch_fp4(const ProductArgs& args, const Nvfp4Rows& x, Fp4Ways ways) {
 }
 
 void launch_nvfp4_rows(const ProductArgs& args, uint16_t* rounded) {
-  ProductArgs product = args;
-  product.compute = Compute::kBF16;
-  if (args.rows == 0 || args.depth == 0) return launch_mma_rows(product);
-  const Nvfp4Form form = nvfp4_form(args.rows, args.depth);
+  const Nvfp4Form form = nvfp4_form(args.rows, args.depth), y_form = nvfp4_form(args.rows, args.cols);
+  const bool reads = args.rows > 0 && args.depth > 0;
   std::optional<Nvfp4Activation> own;
-  if (!args.rounded_a) own.emplace(form, args.a.data, args.rows, args.depth, rounded);
+  if (reads && !args.rounded_a) {
+    own.emplace(form, args.a.data, args.rows, args.depth, args.a_scale, rounded);
+  }
   auto* given = const_cast<uint16_t*>(args.rounded_a);  // is only read
   const Nvfp4Rows x = own ? own->rows() : nvfp4_rows_in(given, form, args.rows, args.depth);
-  if (args.cols == 0) return;
-  if (form == Nvfp4Form::kBF16) {
-    product.packed_a = x.codes;
-    return launch_mma_rows(product);
+  if (args.rows == 0 || args.cols == 0) return;
+  if (args.y_rounded && reads && form == Nvfp4Form::kCodes && y_form == Nvfp4Form::kCodes) {
+    const RoundedTarget target{nvfp4_rows_in(args.y_rounded, y_form, args.rows, args.cols), args.y_scale};
+    if (launch_fp4(args, x, allowed_fp4_ways(), &target)) return;
   }
-  if (launch_fp4(args, x, allowed_fp4_ways())) return;
-  const Scratch decoded(nvfp4_bytes(Nvfp4Form::kBF16, args.rows, args.depth));
-  decode_nvfp4(x, decoded.as<uint16_t>());
-  product.packed_a = decoded.as<uint16_t>();
-  launch_mma_rows(product);
+  std::optional<Scratch> y;
+  ProductArgs product = args;
+  if (args.y_rounded && !product.epilogue.out) {
+    product.epilogue.out = y.emplace(args.rows * args.cols * sizeof(float)).as<float>();
+  }
+  launch_rounded(product, reads ? &x : nullptr, form);
+  if (args.y_rounded) {
+    Nvfp4Activation(y_form, product.epilogue.out, args.rows, args.cols, args.y_scale, args.y_rounded);
+  }
 }
 
 }  // namespace spark::cuda

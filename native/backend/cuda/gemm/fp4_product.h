@@ -12,8 +12,10 @@ namespace spark::cuda {
 // rounded here are left in `rounded` unless that is null. packed_a plays no part.
 void launch_nvfp4_rows(const ProductArgs& args, uint16_t* rounded = nullptr);
 
-// The product of rows in codes by one of `ways`, the faster one where there are two; false when none has such
-// a product. There are rows, columns and depth.
-bool launch_fp4(const ProductArgs& args, const Nvfp4Rows& x, Fp4Ways ways);
+// The product of rows in codes by one of `ways`, the faster one where there are two, with results in `target`
+// unless that is null; false when none has such a product. There are rows, columns and depth. y_rounded plays
+// no part.
+bool launch_fp4(const ProductArgs& args, const Nvfp4Rows& x, Fp4Ways ways,
+                const RoundedTarget* target = nullptr);
 
 }  // namespace spark::cuda

@@ -15,8 +15,9 @@ namespace spark::cuda {
 
 void linear(const LinearArgs& args) {
   const bool halves = args.x_dtype != FloatType::kF32 || args.takes_rounded;
-  if ((halves && !is_blas_aligned(args.x)) || !is_blas_aligned(args.x_rounded)) {
-    throw Error("ERR_ARGUMENT", "x in 16 bits must begin on a multiple of 16 bytes");
+  if ((halves && !is_blas_aligned(args.x)) || !is_blas_aligned(args.x_rounded) ||
+      !is_blas_aligned(args.y_rounded)) {
+    throw Error("ERR_ARGUMENT", "x in 16 bits and rounded rows must begin on a multiple of 16 bytes");
   }
   const Lines x = halves ? Lines{} : rows_of(static_cast<const float*>(args.x), args.weight.cols);
   ProductArgs product = with_rows(args.tokens, x, args.weight, static_cast<float*>(args.y));
@@ -30,6 +31,9 @@ void linear(const LinearArgs& args) {
   product.epilogue.activation = args.activation;
   product.epilogue.residual = args.residual;
   product.compute = args.compute;
+  product.a_scale = args.x_scale;
+  product.y_rounded = args.y_rounded;
+  product.y_scale = args.y_scale;
   args.x_rounded ? launch_nvfp4_rows(product, args.x_rounded) : launch_rows(product);
 }
 

@@ -185,11 +185,15 @@ bool takes_sums(const ProductMmaArgs& args) {
 }
 
 void launch_epilogue(DType number, const ProductMmaArgs& args, const float* parts, int64_t count,
-                     const float* factors) {
+                     const float* factors, const RoundedTarget* target) {
   using namespace product_epilogue_block;
-  launch("product_epilogue", number == DType::kF16 ? "product_epilogue_half" : "product_epilogue",
-         Grid{ceil_div(args.rows, kRows) * ceil_div(args.cols, kCols)}, Threads{kThreads}, 0, args, parts,
-         count, factors);
+  const Grid grid{ceil_div(args.rows, kRows) * ceil_div(args.cols, kCols)};
+  if (target) {
+    return launch("product_epilogue", "product_epilogue_rounded", grid, Threads{kThreads}, 0, args, parts,
+                  count, factors, *target);
+  }
+  launch("product_epilogue", number == DType::kF16 ? "product_epilogue_half" : "product_epilogue", grid,
+         Threads{kThreads}, 0, args, parts, count, factors);
 }
 
 void launch_mma_rows(const ProductArgs& args) { launch_mma(args, true); }

@@ -31,9 +31,9 @@ bool takes_sums(const ProductMmaArgs& args);
 
 // Second segment (of `number`) and epilogue, where the sum of parts[count, rows, cols], in their order, is
 // what the first segment comes to, but for factors[rows] and the tensor scale of the weight, by which both
-// it is multiplied unless factors are null.
+// it is multiplied unless factors are null. Results go to `target`, too, unless that is null.
 void launch_epilogue(DType number, const ProductMmaArgs& args, const float* parts, int64_t count = 1,
-                     const float* factors = nullptr);
+                     const float* factors = nullptr, const RoundedTarget* target = nullptr);
 
 // As launch_rows and launch_columns of product.h.
 void launch_mma_rows(const ProductArgs& args);

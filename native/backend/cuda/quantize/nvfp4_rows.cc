@@ -29,11 +29,12 @@ Nvfp4Rows nvfp4_rows_in(void* memory, Nvfp4Form form, int64_t rows, int64_t cols
   return {rows, cols, codes, reinterpret_cast<uint8_t*>(factors + rows), factors};
 }
 
-Nvfp4Activation::Nvfp4Activation(Nvfp4Form form, const float* x, int64_t rows, int64_t cols, void* memory) {
+Nvfp4Activation::Nvfp4Activation(Nvfp4Form form, const float* x, int64_t rows, int64_t cols, float scale,
+                                 void* memory) {
   if (!memory) memory = own_.emplace(nvfp4_bytes(form, rows, cols)).as<void>();
   rows_ = nvfp4_rows_in(memory, form, rows, cols);
   launch("nvfp4_activation", form == Nvfp4Form::kCodes ? "nvfp4_activation_codes" : "nvfp4_activation_bf16",
-         Grid{rows}, Threads{kThreads}, 0, x, rows_);
+         Grid{rows}, Threads{kThreads}, 0, x, rows_, scale);
 }
 
 void decode_nvfp4(const Nvfp4Rows& rows, uint16_t* to) {

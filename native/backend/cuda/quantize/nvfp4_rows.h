@@ -20,11 +20,12 @@ size_t nvfp4_bytes(Nvfp4Form form, int64_t rows, int64_t cols);
 // Rows in `memory`.
 Nvfp4Rows nvfp4_rows_in(void* memory, Nvfp4Form form, int64_t rows, int64_t cols);
 
-// x[rows, cols] in NVFP4, in `memory` or in some of its own, which may go out of scope when the last kernel
-// that reads it is enqueued.
+// x[rows, cols] in NVFP4 with a tensor scale (0: each row with its own), in `memory` or in some of its own,
+// which may go out of scope when the last kernel that reads it is enqueued.
 class Nvfp4Activation {
  public:
-  Nvfp4Activation(Nvfp4Form form, const float* x, int64_t rows, int64_t cols, void* memory = nullptr);
+  Nvfp4Activation(Nvfp4Form form, const float* x, int64_t rows, int64_t cols, float scale = 0,
+                  void* memory = nullptr);
   const Nvfp4Rows& rows() const { return rows_; }
 
  private:

@@ -58,7 +58,7 @@ function* liveRangesOf(steps: readonly Step[]): Paced<Map<Buffer, LiveRange>> {
 /** Operands that the contract of an operation lets its result lie over. */
 function replaceable(step: Step): Operand[] {
   if (step.op === 'binary') return contiguousOperands(step)
-  if (step.op === 'norm' && !step.args.y) return []
+  if ((step.op === 'norm' || step.op === 'linear') && !step.args.y) return []
   if (step.op === 'unary' || step.op === 'softmax' || step.op === 'batchNorm' || step.op === 'norm')
     return [step.args.x]
   if (step.op !== 'conv' && step.op !== 'linear') return []

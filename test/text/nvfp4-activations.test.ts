@@ -32,6 +32,49 @@ t.test('stories260K', { skip: noLanguageData }, async t => {
   t.equal(inChunks, both, 'the rows of a chunk do not depend on each other')
 })
 
+t.test(
+  'a checkpoint with the scales that its activations were calibrated for',
+  { skip: noLanguageData },
+  async t => {
+    const folder = t.testdir()
+    const found = (await scriptResult(
+      `
+    import { copyFileSync, readFileSync } from 'node:fs'
+    import { readSafetensors, TextModel } from 'dgx-spark'
+    import { writeCheckpoint } from '#lib/io/checkpoints/checkpoint.js'
+    import { tensorFromRecord } from '#lib/io/safetensors.js'
+    const [folder, from] = ${JSON.stringify([folder, `${stories}/hf`])}
+    const read = await readSafetensors(from + '/model.safetensors')
+    const tensors = new Map([...read.tensors].map(([name, record]) => [name, tensorFromRecord(name, record)]))
+    const config = JSON.parse(readFileSync(from + '/config.json'))
+    const golden = await readSafetensors('${stories}/golden.safetensors')
+    const ids = Int32Array.from(golden.tensors.get('ids').data, Number)
+    const modules = [...tensors.keys()].flatMap(name => /proj\\.weight$/.test(name) ? [name.slice(0, -7)] : [])
+    const found = []
+    for (const [layout, amax] of [['modelopt'], ['modelopt', 60], ['compressed-tensors', 60], ['modelopt', 1]]) {
+      const at = [folder, layout, amax].join('-')
+      const inputAmax = amax && Object.fromEntries(modules.map(name => [name, amax]))
+      await writeCheckpoint(at, tensors, { layout, config, inputAmax })
+      for (const file of ['tokenizer.json', 'tokenizer_config.json']) copyFileSync(from + '/' + file, at + '/' + file)
+      const model = await TextModel.load(at, { activations: 'nvfp4', backend: 'cpu' })
+      found.push(await model.perplexity(ids))
+      model.dispose()
+    }
+    console.log(JSON.stringify(found))`,
+    )) as [own: number, modelOpt: number, compressed: number, clipped: number]
+    const [own, modelOpt, compressed, clipped] = found
+    t.comment(
+      `perplexity ${found.map(value => value.toFixed(4)).join(', ')}: rows' own scales, two layouts, clipped at 1`,
+    )
+    t.ok(
+      Math.abs(modelOpt / own - 1) < 1e-6,
+      `${modelOpt} with scales of the file, ${own} with those of rows`,
+    )
+    t.ok(Math.abs(compressed / modelOpt - 1) < 1e-6, `${compressed} with reciprocal scales`)
+    t.ok(clipped > 1.02 * own, `${clipped} where all above 1 is clipped`)
+  },
+)
+
 t.test('a model without weights of NVFP4', { skip: noLanguageData }, async t => {
   await t.rejects(perplexities('fp32', ['nvfp4'], [512]), /no weight of the model is: add precision 'nvfp4'/)
 })

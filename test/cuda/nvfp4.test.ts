@@ -230,6 +230,27 @@ t.test(
   },
 )
 
+t.test('a product rounds its results with a scale that is given, as it stores them', async t => {
+  const script = `
+    const wide = { ...weight, rows: 128, data: new Uint8Array(128 * I / 2), blockScale: new Uint8Array(128 * I / 16) }
+    for (const tokens of [T, 7])
+      await kernels.run('linear', { ...args(tokens), weight: wide, y: undefined, yScale: 1, yRounded: new Uint16Array(tokens * 128) })`
+  const launchesOf = async (played: Machine, env: object) => {
+    await scriptResult(`${head}${script}; await finish()`, { ...played.env, ...env })
+    return played.lines('launch').map(line => line.split(' ')[1])
+  }
+  const few = ['nvfp4_activation_bf16', 'linear_mma_8_nvfp4', 'nvfp4_activation_bf16']
+  const hopper = await launchesOf(machine(fakeDriver, discrete), {})
+  t.same(hopper, ['nvfp4_activation_bf16', 'linear_mma_64_nvfp4', 'nvfp4_activation_bf16', ...few])
+  const played = machine(fakeDriver, blackwell)
+  await scriptResult(`${head}${product}; await finish()`, played.env)
+  const [key] = Object.keys(JSON.parse(readFileSync(cacheOf(played.env), 'utf8')))
+  writeFileSync(cacheOf(played.env), JSON.stringify({ [key!]: { own: '', cublaslt: null } }))
+  const before = played.lines('launch').length
+  const launches = (await launchesOf(played, {})).slice(before)
+  t.same(launches, ['nvfp4_activation_codes', 'linear_fp4_mma_rounded', ...few])
+})
+
 t.test('products that read the same rows have them rounded once', async t => {
   const launchesOf = async (played: Machine, tokens: number) => {
     const script = `

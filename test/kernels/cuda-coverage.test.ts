@@ -23,7 +23,7 @@ const rest = `
   for (let i = 0; i < 6; ++i) await addon.runCuda(0, 'linear', half)
   console.log(null)`
 
-/** What only a GPU with FP4 tensor cores launches, by our kernel, or by a cuBLASLt that has no such product. */
+/** What only a GPU with FP4 tensor cores launches, by our kernel, or by a cuBLASLt that may have no such product. */
 const fp4 = (own: boolean) => `
   import { requireAddon } from '#lib/native.js'
   const addon = requireAddon()
@@ -36,6 +36,8 @@ const fp4 = (own: boolean) => `
   await addon.runCuda(0, 'linear', { ...product, x, xRounded: rounded })
   await addon.runCuda(0, 'norm', { rows: tokens, cols, groups: 1, inner: 1, centered: true, eps: 0, x, yRounded: rounded })
   await addon.runCuda(0, 'linear', { ...product, x: rounded, xDtype: 'nvfp4' })
+  const wide = { ...weight, rows: 128, data: new Uint8Array(128 * cols / 2), blockScale: new Uint8Array(128 * cols / 16) }
+  await addon.runCuda(0, 'linear', { weight: wide, tokens, x, compute: 'nvfp4', yScale: 1, yRounded: new Uint16Array(tokens * 128) })
   console.log(JSON.stringify(await addon.testFp4(0, 'own')))`
 
 t.test('every kernel is launched, and every launch is right', { skip: noCudaCalls }, async t => {
@@ -60,8 +62,13 @@ t.test('every kernel is launched, and every launch is right', { skip: noCudaCall
   await scriptResult(rest, slow.env)
   const blackwell = machine(fakeDriver, integrated)
   const without = machine(fakeDriver, { ...integrated, cublaslt: { fp4: 15 } })
-  for (const own of [true, false]) {
-    const result = await scriptResult(fp4(own), (own ? blackwell : without).env)
+  const fp4Runs: [own: boolean, env: Record<string, string>][] = [
+    [true, blackwell.env],
+    [false, blackwell.env],
+    [false, without.env],
+  ]
+  for (const [own, env] of fp4Runs) {
+    const result = await scriptResult(fp4(own), env)
     t.notMatch(result, /ERR_|CUDA_ERROR|argument \d+ of kernel/)
   }
   const kernels = new Set(lines('kernel ').map(nameIn))

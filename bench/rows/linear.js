@@ -60,6 +60,21 @@ export async function* linear(kernels, peer) {
         ...(matmul &&
           peer && { peer: { name: `${peer.name} f32`, spins: true, run: () => matmul(x, transposed) } }),
       }
+      if (compute === 'nvfp4' && tokens > 64) {
+        const args = { x, compute, yScale: 1, yRounded: await operands.put(new Uint16Array(tokens * size)) }
+        yield {
+          name: 'linear with rounded results',
+          shape: `T${tokens} ${size}x${size}`,
+          dtype: computeName(weight, compute),
+          sizes: { tokens, rows: size, cols: size },
+          flops: 2 * tokens * size * size,
+          run: () => kernels.run('linear', { ...args, weight: next(), tokens }),
+          check: async () => {
+            await kernels.run('linear', { ...args, weight: next(), tokens, y })
+            check(weight, x, y, size, compute)
+          },
+        }
+      }
       operands.dispose()
     }
   }

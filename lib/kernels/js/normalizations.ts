@@ -5,7 +5,7 @@ import type { BatchShape, KernelArgs, NormShape } from '../kernels.js'
 import { roundedUnit } from '../linear-args.js'
 import { expectActivationDType } from './compute.js'
 import { floatWriter } from './elements.js'
-import { writeRounded } from './linear.js'
+import { expectTensorScale, writeRounded } from './linear.js'
 import { expectFits } from './operands.js'
 import { elements, type KernelRows, optional } from './row.js'
 
@@ -202,6 +202,7 @@ export const normalizationRows: KernelRows<
         !yRounded || (isPlain && cols % roundedUnit === 0),
         `yRounded is for y in f32, groups and inner of 1, and rows of ${roundedUnit} · n columns`,
       )
+      expectTensorScale('yScale', args.yScale)
       if (!yHalf) return
       expectOneOf('halfDtype', halfDtype, ['bf16', 'f16'])
       expectFits(yDtype === 'f32' && !yRounded, 'yHalf is for y in f32, without yRounded')

@@ -158,9 +158,9 @@ export const tensorOf = (
     ? new FloatTensor(shape, weight)
     : new WeightTensor(weight, { experts: shape.length === 2 ? undefined : shape[0], inputScale })
 
-/** A tensor scale of activations that a file has; undefined where that is none. */
+/** A tensor scale of activations that a file has; undefined where that is none, or of numbers that f32 does not hold. */
 export const usableScale = (scale: number | undefined): number | undefined =>
-  scale !== undefined && scale > 0 && Number.isFinite(scale) ? scale : undefined
+  scale !== undefined && scale > 0 && scale < 2 ** 100 ? scale : undefined
 
 const isFloat = (weight: Weight | LazyWeight): weight is FloatWeight | LazyWeight =>
   weight.format === 'f32' || weight.format === 'f16' || weight.format === 'bf16'

@@ -59,7 +59,7 @@ void read_rows(Arguments& in, LinearArgs& args) {
   if (has_rounded(in, "xRounded", args.weight.cols, args)) {
     args.x_rounded = static_cast<uint16_t*>(in.output("xRounded", DType::kBF16, count));
   }
-  if (args.compute == Compute::kNVFP4) args.x_scale = read_tensor_scale(in, "xScale");
+  args.x_scale = read_tensor_scale(in, "xScale");
 }
 
 // y, and where its rounded rows are wanted.

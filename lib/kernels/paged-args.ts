@@ -76,10 +76,14 @@ export interface PagedAttentionArgs {
   keyScales?: Float32Array | undefined
   /** [blocks, blockSize, K], updated: factors of the codes of i8; absent otherwise. */
   valueScales?: Float32Array | undefined
-  /** Output, [N, H · D]; 0 in rows of padding. */
-  y: Activations
+  /** Output, [N, H · D]; 0 in rows of padding. May be absent beside `yRounded`. */
+  y?: Activations | undefined
   /** Of `y`. Default: f32. */
   yDtype?: ActivationDType | undefined
+  /** Output on CUDA, [N, H · D]: y of f32 as rounded rows with `yScale`, which is there, as in `LinearArgs`. */
+  yRounded?: Uint16Array | undefined
+  /** Tensor scale of `yRounded`, a power of two. */
+  yScale?: number | undefined
   /** A GPU rounds its operands to bf16 or f16 where a call has many rows; other backends compute in f32. Default: f32. */
   compute?: FloatCompute | undefined
 }

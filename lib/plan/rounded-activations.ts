@@ -1,16 +1,17 @@
 // rounded-activations.ts: activations in NVFP4 and 16 bits. A product in one of them rounds the rows that it reads; rows of a
-// normalization are rounded once by that, those of a product in NVFP4 by that where the next one has a tensor scale for all rows,
-// and others of several products in NVFP4 by the first of these. No result changes by a bit. Rows of 16 bits that products alone
-// read are those of half-activations.ts already.
+// normalization are rounded once by that, those of a product in NVFP4 or of attention over blocks by that where the next product
+// has a tensor scale for all rows, and others of several products in NVFP4 by the first of these. No result changes by a bit. Rows
+// of 16 bits that products alone read are those of half-activations.ts already.
 
 import { type HalfType, isHalf } from '../core/dtype.js'
 import { mapPaced, type Paced } from '../core/paced.js'
-import { sameSize } from '../core/size.js'
+import { multiply, sameSize } from '../core/size.js'
 import { depthUnit, roundedUnit } from '../kernels/linear-args.js'
 import { Buffer, type Operand, operandsOf, type Step } from './program.js'
 
 type Product = Extract<Step, { op: 'linear' }>
 type Norm = Extract<Step, { op: 'norm' }>
+type Producer = Product | Extract<Step, { op: 'pagedAttention' }>
 
 /** What steps do with a buffer. */
 interface Uses {
@@ -99,15 +100,19 @@ function normOf(buffer: Buffer, { products: [first], writers: [writer, ...others
   return isPlain && isRow ? writer : undefined
 }
 
-/** The product in NVFP4 that writes the rows of a buffer, whose scale is known before they are. */
+/** The product in NVFP4, or attention over blocks, that writes the rows of a buffer whose scale is known before they are. */
 function producerOf(
   buffer: Buffer,
   { products: [first], writers: [writer, ...others] }: Uses,
-): Product | undefined {
-  if (writer?.op !== 'linear' || others.length > 0 || first!.args.xScale === undefined) return undefined
-  const { y, weight, compute, yDtype } = writer.args
-  const isRow = y?.buffer === buffer && isWhole(y) && sameSize(weight.rows, first!.args.weight.cols)
-  return isRow && compute === 'nvfp4' && yDtype === undefined ? writer : undefined
+): Producer | undefined {
+  const isProducer =
+    (writer?.op === 'linear' && writer.args.compute === 'nvfp4') || writer?.op === 'pagedAttention'
+  if (!isProducer || others.length > 0 || first!.args.xScale === undefined) return undefined
+  const { y, yDtype } = writer.args
+  const cols =
+    writer.op === 'linear' ? writer.args.weight.rows : multiply(writer.args.heads, writer.args.depth)
+  const isRow = y?.buffer === buffer && isWhole(y) && sameSize(cols, first!.args.weight.cols)
+  return isRow && yDtype === undefined ? writer : undefined
 }
 
 const isWhole = ({ offset, count, buffer }: Operand): boolean => offset === 0 && sameSize(count, buffer.count)

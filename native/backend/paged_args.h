@@ -53,6 +53,10 @@ struct PagedAttentionArgs {
   void* y;                           // [N, H·D] of y_dtype
   Compute compute;
   FloatType y_dtype = FloatType::kF32;  // 16 bits: CUDA only
+  // Output: y as rows rounded to NVFP4, of H·D elements, as y_rounded of LinearArgs; null: not wanted. Beside
+  // it y is of f32, or null: not wanted. CUDA only.
+  uint16_t* y_rounded = nullptr;
+  float y_scale = 0;
 };
 
 constexpr int64_t kPagedChunk = 256;

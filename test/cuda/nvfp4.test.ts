@@ -234,21 +234,28 @@ t.test('a product rounds its results with a scale that is given, as it stores th
   const script = `
     const wide = { ...weight, rows: 128, data: new Uint8Array(128 * I / 2), blockScale: new Uint8Array(128 * I / 16) }
     for (const tokens of [T, 7])
-      await kernels.run('linear', { ...args(tokens), weight: wide, y: undefined, yScale: 1, yRounded: new Uint16Array(tokens * 128) })`
+      await kernels.run('linear', { ...args(tokens), weight: wide, y: undefined, yScale: 1, yRounded: new Uint16Array(tokens * 128) })
+    const sizes = { tokens: 70, sequences: 1, heads: 2, kvHeads: 1, depth: 64, rotary: 0, blocks: 5, blockSize: 16, table: 5 }
+    const rows = { query: f32(70 * 128), key: f32(70 * 64), value: f32(70 * 64), keyCache: f32(80 * 64), valueCache: f32(80 * 64) }
+    const tables = { starts: Int32Array.of(0, 70), past: Int32Array.of(0), block: Int32Array.of(0, 1, 2, 3, 4) }
+    const results = { compute: 'bf16', yScale: 1, yRounded: new Uint16Array(70 * 128) }
+    await kernels.run('pagedAttention', { ...sizes, ...rows, ...tables, ...results, scale: 1 })`
   const launchesOf = async (played: Machine, env: object) => {
     await scriptResult(`${head}${script}; await finish()`, { ...played.env, ...env })
     return played.lines('launch').map(line => line.split(' ')[1])
   }
   const few = ['nvfp4_activation_bf16', 'linear_mma_8_nvfp4', 'nvfp4_activation_bf16']
   const hopper = await launchesOf(machine(fakeDriver, discrete), {})
-  t.same(hopper, ['nvfp4_activation_bf16', 'linear_mma_64_nvfp4', 'nvfp4_activation_bf16', ...few])
+  const attention = ['paged_prepare_f32', 'paged_attention_mma_bf16_f32_64']
+  const rounding = 'nvfp4_activation_bf16'
+  t.same(hopper, [rounding, 'linear_mma_64_nvfp4', rounding, ...few, ...attention, rounding])
   const played = machine(fakeDriver, blackwell)
   await scriptResult(`${head}${product}; await finish()`, played.env)
   const [key] = Object.keys(JSON.parse(readFileSync(cacheOf(played.env), 'utf8')))
   writeFileSync(cacheOf(played.env), JSON.stringify({ [key!]: { own: '', cublaslt: null } }))
   const before = played.lines('launch').length
   const launches = (await launchesOf(played, {})).slice(before)
-  t.same(launches, ['nvfp4_activation_codes', 'linear_fp4_mma_rounded', ...few])
+  t.same(launches, ['nvfp4_activation_codes', 'linear_fp4_mma_rounded', ...few, ...attention])
 })
 
 t.test('products that read the same rows have them rounded once', async t => {

@@ -123,6 +123,7 @@ check(
     'attention_backward_mma',
     'paged_attention',
     'paged_attention_mma',
+    'nvfp4_activation',
     'cast',
   ],
   [

@@ -122,6 +122,12 @@ t.test('a product rounds its results where the next one has a scale for all rows
   t.ok(rowsOf(atOnce(roundOnce(chain))[1]!).yRounded, 'which takes some and gives some')
   const all = (count: number): string[] => Array<string>(count).fill('-')
   t.strictSame(rolesAfter(wideProduct(wide), product(wide)), all(2), 'each row with a scale of its own')
+  const attention = {
+    op: 'pagedAttention',
+    args: { heads: 2, depth: 32, query: x.read(), y: wide.write() },
+  } as unknown as Step
+  t.strictSame(rolesAfter(attention, product(wide, scaled)), [gives, takes], 'and attention over blocks')
+  t.strictSame(rolesAfter(attention, product(wide)), all(2), 'which else writes f32')
   const inF32 = wideProduct(wide, { compute: 'bf16' })
   t.strictSame(rolesAfter(inF32, product(wide, scaled)), all(2), 'a product in other numbers')
   t.strictSame(rolesAfter(product(x, { y: narrow.write() }), product(wide, scaled)), all(2), 'other rows')

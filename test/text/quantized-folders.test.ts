@@ -166,7 +166,8 @@ t.test('what activations of NVFP4 were calibrated for', async t => {
   t.equal(await scaleIn('compressed-tensors', 4), 0.25, 'the reciprocal')
   for (const layout of ['modelopt', 'compressed-tensors'] as const) {
     t.equal(await scaleIn(layout), undefined, 'none')
-    for (const value of [0, -1, Number.NaN, layout === 'modelopt' ? 3e38 : 1e-38]) t.equal(await scaleIn(layout, value), undefined, `${value}`)
+    for (const value of [0, -1, Number.NaN, layout === 'modelopt' ? 3e38 : 1e-38])
+      t.equal(await scaleIn(layout, value), undefined, `${value}`)
   }
   t.equal(await scaleIn('modelopt', 1, 'F16'), undefined, 'a type that no file has it in')
 })

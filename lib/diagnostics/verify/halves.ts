@@ -108,7 +108,7 @@ function attentionCases(yDtype: HalfType, sizes: VerifySizes): VerifyCase[] {
   const paged = [[Math.min(tokens, 50)], [80 + tokens], [30, 20, 31]].map(lengths => {
     const past = lengths.map(() => 0)
     const inputs = () => pagedArgs(sizes, false, { lengths, past })
-    const count = inputs().y.length
+    const count = inputs().y!.length
     const args = () => ({ ...inputs(), compute: yDtype, yDtype, y: new Uint16Array(count) })
     const name = `${yDtype} results of ${lengths.join(' and ')} tokens`
     return verifyCase('pagedAttention', name, ['y'], tolerance, args, { yDtype: undefined, y: f32(count) })
@@ -138,6 +138,22 @@ function scaledCases({ tokens, rows }: VerifySizes): VerifyCase[] {
       ['y'],
       nvfp4Tolerance,
       () => ({ ...forward, yScale, yRounded: new Uint16Array(results), y: f32(results) }),
+      { yScale: undefined, yRounded: undefined },
+    )
+  })
+}
+
+/** Attention of enough rows for tensor cores that rounds its results. */
+function roundingAttention(sizes: VerifySizes): VerifyCase[] {
+  return [[80 + sizes.tokens], [30, 20, 31]].map(lengths => {
+    const inputs = () => pagedArgs(sizes, false, { lengths, past: lengths.map(() => 0), depth: roundedUnit })
+    const rounded = () => ({ yScale: 2 ** -10, yRounded: new Uint16Array(inputs().y!.length) })
+    return verifyCase(
+      'pagedAttention',
+      `rounds results of ${lengths.join(' and ')} tokens`,
+      ['y'],
+      2 * tolerances.bf16, // weights are rounded, too
+      () => ({ ...inputs(), compute: 'bf16', ...rounded() }),
       { yScale: undefined, yRounded: undefined },
     )
   })
@@ -187,5 +203,5 @@ export function roundedCases(sizes: VerifySizes): VerifyCase[] {
       { yRounded: undefined },
     )
   })
-  return [...giving, taking, ...norms, ...scaledCases(sizes)]
+  return [...giving, taking, ...norms, ...scaledCases(sizes), ...roundingAttention(sizes)]
 }

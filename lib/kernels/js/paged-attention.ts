@@ -3,9 +3,11 @@ import { expectInteger, expectNumber, expectOneOf } from '../../core/checks.js'
 import { SparkError } from '../../core/errors.js'
 import type { Paced } from '../../core/paced.js'
 import type { KernelArgs } from '../kernels.js'
+import { type Activations, roundedUnit } from '../linear-args.js'
 import { pagedCacheTypes } from '../paged-args.js'
 import { expectActivationDType, expectProductCompute } from './compute.js'
 import { floatReader, floatWriter } from './elements.js'
+import { expectTensorScale, writeRounded } from './linear.js'
 import { expectFits } from './operands.js'
 import { elements, type KernelRows, optional } from './row.js'
 
@@ -128,7 +130,7 @@ interface Caches {
 
 /** y of one head of row n, which sees the positions up to its own. */
 function attend(
-  args: Args,
+  args: Args & { readonly y: Activations },
   { keys, values }: Caches,
   n: number,
   head: number,
@@ -159,8 +161,10 @@ function attend(
 }
 
 /** Writes keys and values into the caches, then y = softmax(scale · q·kᵀ) · v over what each row sees. */
-function* pagedAttention(args: Args): Paced<void> {
-  const { tokens, heads, depth, slots, y } = args
+function* pagedAttention(given: Args): Paced<void> {
+  const { tokens, heads, depth, slots, yRounded, yScale } = given
+  const { y = new Float32Array(tokens * heads * depth) } = given
+  const args = { ...given, y }
   const sequences = Array.from({ length: args.sequences }, (_, b) => sequenceOf(args, b))
   for (const sequence of sequences) writeRows(args, sequence)
   y.fill(0, 0, tokens * heads * depth)
@@ -173,6 +177,7 @@ function* pagedAttention(args: Args): Paced<void> {
       }
     }
   }
+  if (yRounded) writeRounded(yRounded, y as Float32Array, tokens, heads * depth, yScale)
 }
 
 /** Contract of attention over blocks. */
@@ -180,7 +185,8 @@ export const pagedAttentionRows: KernelRows<'pagedAttention'> = {
   pagedAttention: {
     kernel: pagedAttention,
     sizes: ['tokens', 'sequences', 'heads', 'kvHeads', 'depth', 'rotary', 'blocks', 'blockSize', 'table'],
-    check({ heads, kvHeads, depth, rotary, blockSize, scale, cacheDtype = 'f32', yDtype, compute }) {
+    check(args) {
+      const { heads, kvHeads, depth, rotary, blockSize, scale, cacheDtype = 'f32', yDtype, compute } = args
       expectProductCompute(compute)
       expectActivationDType('yDtype', yDtype)
       expectOneOf('cacheDtype', cacheDtype, pagedCacheTypes)
@@ -191,6 +197,12 @@ export const pagedAttentionRows: KernelRows<'pagedAttention'> = {
       expectFits(heads % kvHeads === 0, `heads is ${heads}, not a multiple of kvHeads, ${kvHeads}`)
       const fits = rotary % 2 === 0 && rotary <= depth
       expectFits(fits, `rotary is ${rotary}; it must be even, and ${depth} at most`)
+      expectTensorScale('yScale', args.yScale)
+      const isRow = (heads * depth) % roundedUnit === 0 && (yDtype ?? 'f32') === 'f32'
+      expectFits(
+        !args.yRounded || (isRow && args.yScale !== undefined),
+        `yRounded is for a yScale, y in f32 and rows of ${roundedUnit} · n columns`,
+      )
     },
     operands(args) {
       const { tokens, sequences, heads, kvHeads, depth, rotary, blocks, blockSize, table } = args
@@ -215,7 +227,11 @@ export const pagedAttentionRows: KernelRows<'pagedAttention'> = {
         valueCache: cached,
         keyScales: scales,
         valueScales: scales,
-        y: elements(args.yDtype ?? 'f32', tokens * heads * depth),
+        y: {
+          ...elements(args.yDtype ?? 'f32', tokens * heads * depth),
+          isOptional: args.yRounded !== undefined,
+        },
+        yRounded: optional(elements('bf16', tokens * heads * depth)),
       }
     },
   },

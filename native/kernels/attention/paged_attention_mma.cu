@@ -10,6 +10,7 @@
 #include "kernels/attention/paged_args.h"
 #include "kernels/attention/paged_sums.cuh"
 #include "kernels/attention/tile_mma.cuh"
+#include "kernels/quantize/nvfp4_store.cuh"
 
 namespace spark {
 namespace {
@@ -126,6 +127,55 @@ struct TileLoad {
   }
 };
 
+// A head of a row in codes, from element `first` on, a multiple of 16 elements: the four lanes that have it
+// find the scales of its blocks. value(eight, neighbour) are those of a lane. All lanes of a warp must call
+// it, those whose row is not there, too.
+template <int kDepth, typename Value>
+__device__ void store_rounded(const RoundedTarget& to, bool is_there, int64_t row, int64_t first,
+                              int64_t width, const Value& value) {
+  constexpr unsigned kLanes = 0xFFFFFFFF;
+  const bool stores = is_there && threadIdx.x % 4 == 0;
+  const Nvfp4Store store{to.rows, row, to.scale};
+#pragma unroll
+  for (int n = 0; n < kDepth / 8; n += 2) {
+    if (n * 8 >= width) break;
+    float values[4];
+    uint32_t largest = 0;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      values[k] = value(n + k / 2, k % 2);
+      largest = max(largest, float_bits(values[k]) & 0x7FFFFFFFu);
+    }
+    largest = max(largest, __shfl_xor_sync(kLanes, largest, 1));
+    largest = max(largest, __shfl_xor_sync(kLanes, largest, 2));
+    const uint32_t scale = nvfp4_block_scale(bits_float(largest), to.scale);
+    const float step = nvfp4_step(scale, to.scale);
+    if (stores) store.store_scale(first + n * 8, scale);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      uint32_t codes = nvfp4_code(values[2 * half], step) | nvfp4_code(values[2 * half + 1], step) << 4;
+      codes <<= threadIdx.x % 4 * 8;
+      codes |= __shfl_xor_sync(kLanes, codes, 1);
+      codes |= __shfl_xor_sync(kLanes, codes, 2);
+      if (stores) store.store_word(first + (n + half) * 8, codes);
+    }
+  }
+  if (stores && first == 0) store.finish(0, 1);
+}
+
+// The same of a head whose elements are one number, by one of its four lanes.
+__device__ inline void store_rounded(const RoundedTarget& to, int64_t row, int64_t first, int64_t width,
+                                     float value) {
+  const Nvfp4Store store{to.rows, row, to.scale};
+  const uint32_t scale = nvfp4_block_scale(fabsf(value), to.scale);
+  const uint32_t code = nvfp4_code(value, nvfp4_step(scale, to.scale));
+  for (int64_t e = threadIdx.x % 4 * kNvfp4Block; e < width; e += 4 * kNvfp4Block) {
+    store.store_scale(first + e, scale);
+    for (int half = 0; half < 2; ++half) store.store_word(first + e + half * 8, code * 0x11111111u);
+  }
+  if (first == 0 && threadIdx.x % 4 == 0) store.finish(0, 1);
+}
+
 template <typename Number, typename Format, int kDepth>
 struct MmaTile {
   static constexpr int kKeys = kKeysOf<kDepth>;
@@ -154,10 +204,7 @@ struct MmaTile {
     for (int i = 0; i < 2; ++i) {
       const TileRow& row = own(i);
       if (row.index < 0 || row.sequence >= 0) continue;
-      const int64_t begin = row.index * args.shape.depth;
-      for (int64_t e = threadIdx.x % 4; e < args.shape.depth; e += 4) {
-        store_as(args.y_dtype, args.y, begin + e, idle(row.token));
-      }
+      store_idle(row.index, idle(row.token));
     }
   }
 
@@ -244,11 +291,29 @@ struct MmaTile {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const float total = row_sum(rows.total[i]);
-      if (own_at(i) < first_row || own_at(i) >= last_row) continue;
-      const int64_t index = own(i).index;
+      const bool is_own = own_at(i) >= first_row && own_at(i) < last_row;
+      const int64_t index = is_own ? own(i).index : 0;
       const float factor = last_factor(args, {rows.largest[i] * kLn2, total}, index % args.shape.heads);
-      store_row<kDepth>(args.y_dtype, args.y, index * args.shape.depth, args.shape.depth, sums, i, factor);
+      if (is_own && args.y) {
+        store_row<kDepth>(args.y_dtype, args.y, index * args.shape.depth, args.shape.depth, sums, i, factor);
+      }
+      if constexpr (kDepth <= kRoundedDepth) {
+        if (tiles.rounded.scale == 0) continue;
+        store_rounded<kDepth>(tiles.rounded, is_own, index / args.shape.heads,
+                              index % args.shape.heads * args.shape.depth, args.shape.depth,
+                              [&](int n, int at) { return factor == 0 ? 0 : sums[n][i * 2 + at] * factor; });
+      }
     }
+  }
+
+  // y of a head that sees nothing.
+  __device__ void store_idle(int64_t index, float value) {
+    const int64_t depth = args.shape.depth;
+    for (int64_t e = threadIdx.x % 4; args.y && e < depth; e += 4) {
+      store_as(args.y_dtype, args.y, index * depth + e, value);
+    }
+    if (tiles.rounded.scale == 0) return;
+    store_rounded(tiles.rounded, index / args.shape.heads, index % args.shape.heads * depth, depth, value);
   }
 };
 

@@ -29,8 +29,14 @@ struct Nvfp4Store {
     for (int offset = 1; offset < 8; offset *= 2) {
       codes |= __shfl_xor_sync(0xFFFFFFFF, codes, offset) << 4 * offset;
     }
-    if (i % 8 == 0) words()[i / 8] = codes;
-    if (i % kNvfp4Block == 0) to.scales[(row * to.cols + i) / kNvfp4Block] = scale;
+    if (i % 8 == 0) store_word(i, codes);
+    if (i % kNvfp4Block == 0) store_scale(i, scale);
+  }
+
+  // The codes of the eight elements from i on, and the scale of the block.
+  __device__ void store_word(int64_t i, uint32_t codes) const { words()[i / 8] = codes; }
+  __device__ void store_scale(int64_t i, uint32_t scale) const {
+    to.scales[(row * to.cols + i) / kNvfp4Block] = scale;
   }
 
   __device__ void store_bf16(int64_t i, float value) const {

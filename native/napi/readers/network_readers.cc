@@ -272,8 +272,17 @@ PagedAttentionArgs read_paged_attention(Arguments& in) {
     args.key_scales = in.update<float>("keyScales", heads_cached);
     args.value_scales = in.update<float>("valueScales", heads_cached);
   }
+  const int64_t results = elements(tokens, heads, depth);
   args.y_dtype = read_float_type(in, "yDtype");
-  args.y = in.output("y", dtype_of(args.y_dtype), elements(tokens, heads, depth));
+  if (in.has("yRounded")) {
+    expect_rounded_rows(in, "yRounded", heads * depth);
+    args.y_scale = read_tensor_scale(in, "yScale");
+    check(args.y_scale != 0 && args.y_dtype == FloatType::kF32, "yRounded is for a yScale and y in f32");
+    args.y_rounded = static_cast<uint16_t*>(in.output("yRounded", DType::kBF16, results));
+    args.y = in.optional_output<float>("y", results);
+  } else {
+    args.y = in.output("y", dtype_of(args.y_dtype), results);
+  }
   args.compute = in.choice<Compute>("compute", {"f32", "bf16", "f16"});
   return args;
 }

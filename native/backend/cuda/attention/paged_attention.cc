@@ -1,9 +1,12 @@
 // paged_attention.cc: launcher of attention over blocks of keys and values.
 #include <algorithm>
+#include <optional>
 
 #include "backend/cuda/attention/mma_depth.h"
 #include "backend/cuda/attention/sum_in_y.h"
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/gemm/cublaslt.h"
+#include "backend/cuda/quantize/nvfp4_rows.h"
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/launch.h"
 #include "backend/cuda/runtime/limits.h"
@@ -49,11 +52,11 @@ bool takes_mma(const PagedAttentionArgs& args) {
          shape.tokens >= kMmaRowsOfSequence * shape.sequences;
 }
 
-void launch_mma(const PagedAttentionArgs& args, const float* queries) {
+void launch_mma(const PagedAttentionArgs& args, const RoundedTarget& rounded, const float* queries) {
   const PagedAttentionShape& shape = args.shape;
   const int64_t group = shape.heads / shape.kv_heads,
                 heads = std::min<int64_t>(group, attention_mma_block::kRows);
-  const PagedTiles tiles{attention_mma_block::kRows / heads, heads, ceil_div(group, heads), 0};
+  const PagedTiles tiles{attention_mma_block::kRows / heads, heads, ceil_div(group, heads), 0, rounded};
   launch("paged_attention_mma",
          message("paged_attention_mma_", args.compute == Compute::kF16 ? "f16_" : "bf16_",
                  dtype_name(args.cache_dtype), mma_depth(shape.depth)),
@@ -61,11 +64,9 @@ void launch_mma(const PagedAttentionArgs& args, const float* queries) {
          Threads{attention_mma_block::kThreads}, 0, args, tiles, queries);
 }
 
-}  // namespace
-
-void paged_attention(const PagedAttentionArgs& args) {
+// y in `rounded`, unless its scale is 0, which tensor cores alone do, and in f32 unless that is null.
+void attend(const PagedAttentionArgs& args, const RoundedTarget& rounded = {}) {
   const PagedAttentionShape& shape = args.shape;
-  if (shape.tokens == 0 || shape.heads == 0) return;
   check_size("attention", "positions of a sequence", shape.table * shape.block_size);
   const char* type = dtype_name(args.cache_dtype);
   const int64_t rows = shape.tokens * shape.heads;
@@ -73,22 +74,45 @@ void paged_attention(const PagedAttentionArgs& args) {
   launch("paged_attention", message("paged_prepare_", type),
          Grid{shape.tokens * (shape.heads + shape.kv_heads)}, Threads{kHeadThreads}, 0, args,
          queries.as<float>());
-  if (takes_mma(args)) return launch_mma(args, queries.as<const float>());
+  if (takes_mma(args)) return launch_mma(args, rounded, queries.as<const float>());
   const PagedTiles tiles = tiles_for(shape);
   const int64_t count = ceil_div(shape.tokens, tiles.tokens) * shape.kv_heads * tiles.of_group;
-  const auto attend = [&](const PagedAttentionArgs& args, float* parts) {
+  const auto attend_tiles = [&](const PagedAttentionArgs& args, float* parts) {
     launch("paged_attention", message("paged_attention_", type),
            Grid{count * std::max<int64_t>(tiles.chunks, 1)}, Threads{kThreads}, 0, args, tiles,
            queries.as<const float>(), parts);
   };
   if (tiles.chunks == 0) {
-    sum_in_y(args, rows * shape.depth, [&](const PagedAttentionArgs& args) { attend(args, nullptr); });
+    sum_in_y(args, rows * shape.depth, [&](const PagedAttentionArgs& args) { attend_tiles(args, nullptr); });
     return;
   }
   const Scratch parts(rows * tiles.chunks * (shape.depth + kPagedPartHead) * sizeof(float));
-  attend(args, parts.as<float>());
+  attend_tiles(args, parts.as<float>());
   launch("paged_attention", "paged_merge_f32", Grid{rows}, Threads{kHeadThreads}, 0, args,
          parts.as<const float>(), tiles.chunks);
+}
+
+}  // namespace
+
+void paged_attention(const PagedAttentionArgs& args) {
+  const PagedAttentionShape& shape = args.shape;
+  if (shape.tokens == 0 || shape.heads == 0) return;
+  if (!args.y_rounded) return attend(args);
+  if (!is_blas_aligned(args.y_rounded)) {
+    throw Error("ERR_ARGUMENT", "rounded rows must begin on a multiple of 16 bytes");
+  }
+  const int64_t cols = shape.heads * shape.depth;
+  const Nvfp4Form form = nvfp4_form(shape.tokens, cols);
+  const bool has_blocks = shape.depth % kNvfp4Block == 0 && shape.depth <= kRoundedDepth;
+  if (form == Nvfp4Form::kCodes && takes_mma(args) && has_blocks) {
+    return attend(args, {nvfp4_rows_in(args.y_rounded, form, shape.tokens, cols), args.y_scale});
+  }
+  std::optional<Scratch> y;
+  PagedAttentionArgs in_floats = args;
+  if (!args.y) in_floats.y = y.emplace(shape.tokens * cols * sizeof(float)).as<float>();
+  attend(in_floats);
+  Nvfp4Activation(form, static_cast<const float*>(in_floats.y), shape.tokens, cols, args.y_scale,
+                  args.y_rounded);
 }
 
 }  // namespace spark::cuda

@@ -49,12 +49,15 @@ export async function* linear(kernels, peer) {
       const next = await operands.rotate(weight)
       const x = await operands.put(uniform(tokens * size, 3))
       const y = await operands.put(new Float32Array(tokens * size))
-      yield {
-        name: 'linear',
+      const about = {
         shape: `T${tokens} ${size}x${size}`,
         dtype: computeName(weight, compute),
         sizes: { tokens, rows: size, cols: size },
         flops: 2 * tokens * size * size,
+      }
+      yield {
+        ...about,
+        name: 'linear',
         run: () => kernels.run('linear', { weight: next(), tokens, x, y, compute }),
         check: () => check(weight, x, y, size, compute),
         ...(matmul &&
@@ -63,11 +66,8 @@ export async function* linear(kernels, peer) {
       if (compute === 'nvfp4' && tokens > 64) {
         const args = { x, compute, yScale: 1, yRounded: await operands.put(new Uint16Array(tokens * size)) }
         yield {
+          ...about,
           name: 'linear with rounded results',
-          shape: `T${tokens} ${size}x${size}`,
-          dtype: computeName(weight, compute),
-          sizes: { tokens, rows: size, cols: size },
-          flops: 2 * tokens * size * size,
           run: () => kernels.run('linear', { ...args, weight: next(), tokens }),
           check: async () => {
             await kernels.run('linear', { ...args, weight: next(), tokens, y })

@@ -5,7 +5,6 @@
 #include "backend/cuda/attention/mma_depth.h"
 #include "backend/cuda/attention/sum_in_y.h"
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/gemm/cublaslt.h"
 #include "backend/cuda/quantize/nvfp4_rows.h"
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/launch.h"
@@ -98,9 +97,7 @@ void paged_attention(const PagedAttentionArgs& args) {
   const PagedAttentionShape& shape = args.shape;
   if (shape.tokens == 0 || shape.heads == 0) return;
   if (!args.y_rounded) return attend(args);
-  if (!is_blas_aligned(args.y_rounded)) {
-    throw Error("ERR_ARGUMENT", "rounded rows must begin on a multiple of 16 bytes");
-  }
+  check_nvfp4_memory(args.y_rounded);
   const int64_t cols = shape.heads * shape.depth;
   const Nvfp4Form form = nvfp4_form(shape.tokens, cols);
   const bool has_blocks = shape.depth % kNvfp4Block == 0 && shape.depth <= kRoundedDepth;

@@ -6,6 +6,7 @@
 #include "backend/cuda/gemm/cublaslt.h"
 #include "backend/cuda/gemm/fp4_product.h"
 #include "backend/cuda/gemm/product.h"
+#include "backend/cuda/quantize/nvfp4_rows.h"
 #include "backend/cuda/runtime/launch.h"
 #include "core/error.h"
 #include "kernels/gemm/blocks.h"
@@ -15,10 +16,11 @@ namespace spark::cuda {
 
 void linear(const LinearArgs& args) {
   const bool halves = args.x_dtype != FloatType::kF32 || args.takes_rounded;
-  if ((halves && !is_blas_aligned(args.x)) || !is_blas_aligned(args.x_rounded) ||
-      !is_blas_aligned(args.y_rounded)) {
-    throw Error("ERR_ARGUMENT", "x in 16 bits and rounded rows must begin on a multiple of 16 bytes");
+  if (halves && !is_blas_aligned(args.x)) {
+    throw Error("ERR_ARGUMENT", "x in 16 bits must begin on a multiple of 16 bytes");
   }
+  check_nvfp4_memory(args.x_rounded);
+  check_nvfp4_memory(args.y_rounded);
   const Lines x = halves ? Lines{} : rows_of(static_cast<const float*>(args.x), args.weight.cols);
   ProductArgs product = with_rows(args.tokens, x, args.weight, static_cast<float*>(args.y));
   if (halves) {

@@ -1,6 +1,5 @@
 // normalization.cc: launchers of softmax, normalizations and batch statistics.
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/gemm/cublaslt.h"
 #include "backend/cuda/quantize/nvfp4_rows.h"
 #include "backend/cuda/runtime/launch.h"
 #include "core/error.h"
@@ -37,9 +36,7 @@ void norm(const NormArgs& args) {
     return launch("normalization", message("norm_", dtype_name(dtype_of(args.y_dtype))), Grid{args.rows},
                   threads, 0, args);
   }
-  if (!is_blas_aligned(args.y_rounded)) {
-    throw Error("ERR_ARGUMENT", "rounded rows must begin on a multiple of 16 bytes");
-  }
+  check_nvfp4_memory(args.y_rounded);
   const Nvfp4Form form = nvfp4_form(args.rows, args.cols);
   launch("normalization", form == Nvfp4Form::kCodes ? "norm_nvfp4_codes" : "norm_nvfp4_bf16", Grid{args.rows},
          threads, 0, args, nvfp4_rows_in(args.y_rounded, form, args.rows, args.cols));

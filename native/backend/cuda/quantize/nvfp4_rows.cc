@@ -1,8 +1,10 @@
 // nvfp4_rows.cc: launchers that round rows to NVFP4 for products.
 #include "backend/cuda/quantize/nvfp4_rows.h"
 
+#include "backend/cuda/gemm/cublaslt.h"
 #include "backend/cuda/gemm/fp4_ways.h"
 #include "backend/cuda/runtime/launch.h"
+#include "core/error.h"
 #include "kernels/gemm/blocks.h"
 #include "kernels/quantize/blocks.h"
 
@@ -20,6 +22,11 @@ Nvfp4Form nvfp4_form(int64_t rows, int64_t cols) {
 size_t nvfp4_bytes(Nvfp4Form form, int64_t rows, int64_t cols) {
   if (form == Nvfp4Form::kBF16) return rows * padded_depth(cols) * sizeof(uint16_t);
   return rows * (padded_depth(cols / 4) * sizeof(uint16_t) + sizeof(float) + cols / kNvfp4Block);
+}
+
+void check_nvfp4_memory(const void* memory) {
+  if (is_blas_aligned(memory)) return;
+  throw Error("ERR_ARGUMENT", "rounded rows must begin on a multiple of 16 bytes");
 }
 
 Nvfp4Rows nvfp4_rows_in(void* memory, Nvfp4Form form, int64_t rows, int64_t cols) {

@@ -17,6 +17,9 @@ Nvfp4Form nvfp4_form(int64_t rows, int64_t cols);
 // Bytes of such rows.
 size_t nvfp4_bytes(Nvfp4Form form, int64_t rows, int64_t cols);
 
+// Refuses memory for rows that they cannot be copied from.
+void check_nvfp4_memory(const void* memory);
+
 // Rows in `memory`.
 Nvfp4Rows nvfp4_rows_in(void* memory, Nvfp4Form form, int64_t rows, int64_t cols);
 

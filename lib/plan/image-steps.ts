@@ -1,8 +1,9 @@
 // image-steps.ts: the images that a step reads and writes, and the step where they are compact: convolutions, poolings, copies of
-// images into one of more channels, elementwise operations, also with a number for each channel, and reductions of whole images.
+// images into one of more channels, elementwise operations, also with a number for each channel, reductions of whole images and
+// resampling of small ones.
 
 import { contiguousStrides, numel } from '../core/shape.js'
-import { derive, floorDivide, multiply, type Size, sameSize } from '../core/size.js'
+import { derive, exactDivide, floorDivide, multiply, type Size, sameSize } from '../core/size.js'
 import { fewPositions, isCompactDepthwise, isPointwise, takesCompact } from '../kernels/compact.js'
 import type { Buffer, Operand, Step } from './program.js'
 
@@ -45,6 +46,8 @@ export function imageStepOf(step: Step, known: KnownImages): ImageStep | undefin
       return binary(step, known)
     case 'reduce':
       return reduction(step, known)
+    case 'resample':
+      return resampling(step, known)
     default:
       return undefined
   }
@@ -87,6 +90,10 @@ function convolution(step: StepOf<'conv' | 'pointwiseDepthwise'>): ImageStep | u
 const channelsOf = ({ groups, kernel, weight: { cols } }: StepOf<'conv'>['args']): Size =>
   multiply(floorDivide(cols, numel(kernel)), groups)
 
+/** Whether images are small, whatever sizes are to be known later. */
+const areFew = (...positions: readonly Size[]): boolean =>
+  positions.every(size => typeof size === 'number' && size <= fewPositions)
+
 /** Sides of windows up to which their columns are gone through first whatever the image is. */
 const fewTaps = 8
 
@@ -100,9 +107,7 @@ function pooling(step: StepOf<'pool'>, known: KnownImages): ImageStep | undefine
   const after = numel(out)
   const isOfThem = sameSize(planes, multiply(batch, channels)) && sameSize(numel(image), positions)
   const isUsual = kernel.every((size, axis) => (size as number) <= fewTaps && dilations[axis] === 1)
-  const isKept =
-    sameSize(after, positions) ||
-    [after, positions].every(size => typeof size === 'number' && size <= fewPositions)
+  const isKept = sameSize(after, positions) || areFew(positions, after)
   if (!isOfThem || !isUsual || !isKept) return undefined
   return {
     images: new Map([
@@ -211,6 +216,28 @@ function reduction(step: StepOf<'reduce'>, known: KnownImages): ImageStep | unde
   return {
     images: new Map([[x, images]]),
     alike: [],
+    withCompact: isCompact => (isCompact(x.buffer) ? { ...step, args: { ...args, ...across } } : step),
+  }
+}
+
+/** Images of few positions, known before they run, that are resampled along one of their axes and have few positions after it. */
+function resampling(step: StepOf<'resample'>, known: KnownImages): ImageStep | undefined {
+  const { args } = step
+  const { outer, size, inner, out, x, y } = args
+  const images = known.get(x.buffer)
+  if (!images) return undefined
+  const { batch, channels, positions } = images
+  const lines = exactDivide(positions, multiply(size, inner))
+  if (lines === undefined || !sameSize(outer, multiply(batch, channels, lines))) return undefined
+  const after = multiply(lines, out, inner)
+  if (!areFew(positions, after)) return undefined
+  const across = { outer: multiply(batch, lines), inner: multiply(inner, channels) }
+  return {
+    images: new Map([
+      [x, images],
+      [y, { batch, channels, positions: after }],
+    ]),
+    alike: [x, y],
     withCompact: isCompact => (isCompact(x.buffer) ? { ...step, args: { ...args, ...across } } : step),
   }
 }

@@ -1,7 +1,7 @@
 // Compact images in plans: which convolutions take them, what keeps them planes, and the same values either way.
 import t from 'tap'
 import { numel } from '#lib/core/shape.js'
-import { int, ints } from '#lib/graph/attributes.js'
+import { int, ints, string } from '#lib/graph/attributes.js'
 import { Constant } from '#lib/graph/constant.js'
 import { type Attribute, makeGraph, makeNode, type Node, tensorType } from '#lib/graph/graph.js'
 import { optimize } from '#lib/graph/rewrites/optimize.js'
@@ -22,6 +22,8 @@ interface Layer {
   filters?: number
   kernel?: number
   attributes?: Record<string, Attribute>
+  /** Of each axis of an image that is resized. */
+  scales?: readonly number[]
 }
 
 const pointwise: Layer = {}
@@ -35,6 +37,11 @@ const full: Layer = { kernel: 3, attributes: pad }
 const pool = (op: 'MaxPool' | 'AveragePool', strides = 1): Layer => ({
   op,
   attributes: { ...pad, kernel_shape: ints([3, 3]), strides: ints([strides, strides]) },
+})
+const resize = (mode: string, ...scales: number[]): Layer => ({
+  op: 'Resize',
+  attributes: { mode: string(mode) },
+  scales,
 })
 /** A pointwise convolution of two branches. */
 const joined: Layer = { op: 'Join' }
@@ -80,7 +87,8 @@ function netOf({ layers, image = [6, 7], outputs = [], sum, batch = 2 }: Net) {
   const random = randomGenerator(5)
   const initializers = new Map<string, Constant>()
   const nodes: Node[] = []
-  for (const [i, { op = 'Conv', filters = channels, kernel = 1, attributes = {} }] of layers.entries()) {
+  for (const [i, layer] of layers.entries()) {
+    const { op = 'Conv', filters = channels, kernel = 1, attributes = {}, scales } = layer
     const from = i === 0 ? 'x' : sum?.[1] === i - 1 ? 'sum' : `h${i - 1}`
     const weights = () => Constant.from('f32', [channels, channels, 1, 1], uniform(random, channels ** 2))
     if (op === 'Excite') {
@@ -91,6 +99,9 @@ function netOf({ layers, image = [6, 7], outputs = [], sum, batch = 2 }: Net) {
     } else if (op === 'Scale') {
       initializers.set(`w${i}`, Constant.from('f32', [channels, 1, 1], uniform(random, channels)))
       nodes.push(makeNode('Mul', [`w${i}`, from], [`h${i}`]))
+    } else if (scales) {
+      initializers.set(`s${i}`, Constant.from('f32', [4], Float32Array.of(1, 1, ...scales)))
+      nodes.push(makeNode(op, [from, '', `s${i}`], [`h${i}`], { attributes }))
     } else if (op !== 'Conv') {
       nodes.push(makeNode(op, [from], [`h${i}`], { attributes }))
     } else {
@@ -186,6 +197,39 @@ t.test('the layout around concatenations', t => {
     t.equal(layoutsOf({ layers: [full, joined, full], image: [9, 8], batch }), 'pp pp pp', 'many positions')
   }
   t.end()
+})
+
+t.test('the layout around resized images', t => {
+  for (const batch of [1, 2]) {
+    for (const mode of ['nearest', 'linear', 'cubic']) {
+      const layers = [full, resize(mode, 2, 2), full]
+      t.equal(layoutsOf({ layers, image: [3, 5], batch }), 'pc cp', mode)
+      t.equal(layoutsOf({ layers, image: [4, 5], batch }), 'pp pp', 'to many positions')
+    }
+    t.equal(layoutsOf({ layers: [full, resize('linear', 1, 0.5), full], batch }), 'pc cp', 'one axis')
+    t.equal(layoutsOf({ layers: [full, resize('linear', 0.5, 0.5), full], image: [9, 8], batch }), 'pp pp')
+    t.equal(layoutsOf({ layers: [full, resize('linear', 1, 2)], image: [3, 4], batch }), 'pp', 'an output')
+  }
+  t.end()
+})
+
+t.test('the values of resized images', async t => {
+  const kernels = await openKernels({ backend: 'cpu' })
+  for (const mode of ['nearest', 'linear', 'cubic']) {
+    const layers = [full, resize(mode, 2, 1.5), depthwise(), resize(mode, 0.5, 1), full]
+    for (const batch of [1, 3]) {
+      for (const image of [
+        [3, 5],
+        [4, 5],
+      ]) {
+        const x = uniform(randomGenerator(4), batch * channels * numel(image))
+        using compact = await Plan.create(netOf({ layers, image, batch }), kernels)
+        using planes = await Plan.create(netOf({ layers, image, batch, outputs: [0, 1, 2, 3] }), kernels)
+        const [{ h4 }, { h4: expected }] = [await compact.run({ x }), await planes.run({ x })]
+        identical(t, h4 as Float32Array, expected as Float32Array, `${mode}, ${batch} x ${image}`)
+      }
+    }
+  }
 })
 
 t.test('images that others read as images of other sizes stay planes', t => {

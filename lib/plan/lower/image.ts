@@ -66,27 +66,30 @@ function fixedAxis<Axis extends SymbolicAxis>(axis: Axis): Axis {
 }
 
 /** Whether each position is what it was. */
-const isIdentity = ({ size, out }: SymbolicAxis, { taps, count }: Taps): boolean =>
-  (count === 1 || out === 0) && sameSize(size, out) && taps.every((tap, q) => tap === q)
+const isIdentity = ({ size, out }: SymbolicAxis, { taps, weights, count }: Taps): boolean =>
+  sameSize(size, out) &&
+  weights.filter(weight => weight !== 0).length === taps.length / count &&
+  taps.every((tap, i) => weights[i] === 0 || (weights[i] === 1 && tap === Math.floor(i / count)))
 
-/** Whether the nearest position of each one is itself, by the formulas of all transforms that begin at the first position. */
+/** Transforms that move positions of an axis as long as it was. */
+const movingTransforms = ['tf_half_pixel_for_nn', 'tf_crop_and_resize']
+
+/** Whether the place of each position is itself, by the formulas of all other transforms. */
 const keepsPositions = (ctx: Lowering, { size, out, scale }: SymbolicAxis): boolean =>
-  ctx.text('mode') === 'nearest' &&
-  ctx.text('coordinate_transformation_mode') !== 'tf_half_pixel_for_nn' &&
+  !movingTransforms.includes(ctx.text('coordinate_transformation_mode')) &&
   (scale === 'exact' || scale === 1) &&
   sameSize(size, out)
 
 /** The taps of an axis; undefined where each position is what it was. */
 function symbolicTaps(ctx: Lowering, axis: SymbolicAxis): SymbolicTaps | undefined {
+  if (keepsPositions(ctx, axis)) return undefined
   const { size, out, scale } = axis
   const isSymbolic = !areNumbers([size, out, scale === 'exact' ? 1 : scale])
   const mayKeep = ctx.text('mode') === 'nearest' && scale !== 'exact' && scale !== 1
   if (isSymbolic && (variesByScale(ctx) || (mayKeep && sameSize(size, out))))
     return symbolicTaps(ctx, fixedAxis(axis))
-  if (lessThan(shortAxis, out) && !variesByScale(ctx)) {
-    if (keepsPositions(ctx, axis)) return undefined
+  if (lessThan(shortAxis, out) && !variesByScale(ctx))
     return { out, offset: undefined, ...longTaps(ctx, tapRuleOf(ctx), axis) }
-  }
   const tapsFor = tapsOf(ctx, axis)
   const example = tapsFor(examples)
   if (isIdentity(axis, example)) return undefined

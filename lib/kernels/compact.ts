@@ -1,9 +1,20 @@
-// compact.ts: images whose channels come last, and the convolutions that take them. Contract: native/backend/conv_args.h.
+// compact.ts: images whose channels come last, [N, image, C], and the convolutions that take them. Contract:
+// native/backend/conv_args.h.
 
-import { type Size, sameSize } from '../core/size.js'
+import { roundUp, type Size, sameSize } from '../core/size.js'
 
-/** Positions up to which an image is compact where a plan lets it be: channels come last, [N, image, C]. */
+/** Positions up to which an image is compact where a plan lets it be. */
 export const fewPositions = 64
+
+/** Positions up to which it is so if its channels fill vectors of some floats as well as its positions would. */
+export const mostCompactPositions = 256
+const unit = 16
+
+/** Whether images of a size are compact where a plan lets them be. */
+export const isSmallImage = (positions: number, channels: number): boolean =>
+  positions <= fewPositions ||
+  (positions <= mostCompactPositions &&
+    channels * roundUp(positions, unit) >= positions * roundUp(channels, unit))
 
 /** The window of a convolution along its axes: numbers, or sizes still to be known. */
 export interface WindowSizes {

@@ -1,10 +1,10 @@
 // compact-images.ts: a layout for each chain of convolutions. Where convolutions, poolings, concatenations of channels, elementwise
-// operations between them and means alone write and read an image, it is compact, with its channels last, if it has few positions:
-// those of a plane would fill vectors badly.
+// operations between them, resampling and means alone write and read an image, it is compact, with its channels last, if it is small:
+// positions of a plane would fill vectors badly.
 
 import type { Paced } from '../core/paced.js'
 import { sameSize } from '../core/size.js'
-import { fewPositions } from '../kernels/compact.js'
+import { isSmallImage, mostCompactPositions } from '../kernels/compact.js'
 import { type ImageStep, type Images, imageStepOf } from './image-steps.js'
 import { type Buffer, type Operand, operandsOf, type Step } from './program.js'
 
@@ -23,8 +23,9 @@ export function* compactImages(steps: readonly Step[]): Paced<Step[]> {
   return steps.map((step, i) => parts[i]?.withCompact(buffer => compact.has(buffer)) ?? step)
 }
 
-const mayBeSmall = ({ positions }: Images): boolean =>
-  typeof positions !== 'number' || positions <= fewPositions
+const mayBeSmall = ({ channels, positions }: Images): boolean =>
+  typeof positions !== 'number' ||
+  (typeof channels === 'number' ? isSmallImage(positions, channels) : positions <= mostCompactPositions)
 
 const areSame = (a: Images, b: Images | undefined): boolean =>
   a === b ||

@@ -4,7 +4,14 @@
 
 import { contiguousStrides, numel } from '../core/shape.js'
 import { derive, exactDivide, floorDivide, multiply, type Size, sameSize } from '../core/size.js'
-import { fewPositions, isCompactDepthwise, isPointwise, takesCompact } from '../kernels/compact.js'
+import {
+  fewPositions,
+  isCompactDepthwise,
+  isDepthwise,
+  isPointwise,
+  isSmallImage,
+  takesCompact,
+} from '../kernels/compact.js'
 import type { Buffer, Operand, Step } from './program.js'
 
 /** Images in a buffer: as planes [batch, channels, positions], compact [batch, positions, channels]. */
@@ -20,7 +27,7 @@ export interface ImageStep {
   readonly images: ReadonlyMap<Operand, Images>
   /** Those of them that have one layout. */
   readonly alike: readonly Operand[]
-  /** The step where the buffers for which `isCompact` holds are compact if their images have few positions. */
+  /** The step where the buffers for which `isCompact` holds are compact if their images are small. */
   readonly withCompact: (isCompact: (buffer: Buffer) => boolean) => Step
 }
 
@@ -74,7 +81,10 @@ function convolution(step: StepOf<'conv' | 'pointwiseDepthwise'>): ImageStep | u
   const channels = step.op === 'conv' ? channelsOf(step.args) : step.args.pointwise.cols
   const before = { batch, channels, positions: numel(args.image) }
   const after = { batch, channels: weight.rows, positions: numel(args.out) }
-  const ends = residual ? [y, residual] : [y]
+  // A depthwise convolution of planes to a compact image would cost more than the one behind it gains.
+  const hasFew = typeof after.positions === 'number' && after.positions <= fewPositions
+  const isAlike = step.op === 'conv' && isDepthwise(args) && !hasFew
+  const ends = isAlike ? [x, y] : residual ? [y, residual] : [y]
   return {
     images: new Map([[x, before], ...ends.map((end): [Operand, Images] => [end, after])]),
     alike: ends,
@@ -91,13 +101,15 @@ const channelsOf = ({ groups, kernel, weight: { cols } }: StepOf<'conv'>['args']
   multiply(floorDivide(cols, numel(kernel)), groups)
 
 /** Whether images are small, whatever sizes are to be known later. */
-const areFew = (...positions: readonly Size[]): boolean =>
-  positions.every(size => typeof size === 'number' && size <= fewPositions)
+const areSmall = (channels: Size, ...positions: readonly Size[]): boolean =>
+  positions.every(
+    size => typeof size === 'number' && typeof channels === 'number' && isSmallImage(size, channels),
+  )
 
 /** Sides of windows up to which their columns are gone through first whatever the image is. */
 const fewTaps = 8
 
-/** Poolings whose results have few positions whenever their images do. */
+/** Poolings whose results are small whenever their images are. */
 function pooling(step: StepOf<'pool'>, known: KnownImages): ImageStep | undefined {
   const { args } = step
   const { dtype, planes, image, kernel, dilations, out, indices, x, y } = args
@@ -107,7 +119,7 @@ function pooling(step: StepOf<'pool'>, known: KnownImages): ImageStep | undefine
   const after = numel(out)
   const isOfThem = sameSize(planes, multiply(batch, channels)) && sameSize(numel(image), positions)
   const isUsual = kernel.every((size, axis) => (size as number) <= fewTaps && dilations[axis] === 1)
-  const isKept = sameSize(after, positions) || areFew(positions, after)
+  const isKept = sameSize(after, positions) || areSmall(channels, positions, after)
   if (!isOfThem || !isUsual || !isKept) return undefined
   return {
     images: new Map([
@@ -220,7 +232,7 @@ function reduction(step: StepOf<'reduce'>, known: KnownImages): ImageStep | unde
   }
 }
 
-/** Images of few positions, known before they run, that are resampled along one of their axes and have few positions after it. */
+/** Small images, known before they run, that are resampled along one of their axes and are small after it. */
 function resampling(step: StepOf<'resample'>, known: KnownImages): ImageStep | undefined {
   const { args } = step
   const { outer, size, inner, out, x, y } = args
@@ -230,7 +242,7 @@ function resampling(step: StepOf<'resample'>, known: KnownImages): ImageStep | u
   const lines = exactDivide(positions, multiply(size, inner))
   if (lines === undefined || !sameSize(outer, multiply(batch, channels, lines))) return undefined
   const after = multiply(lines, out, inner)
-  if (!areFew(positions, after)) return undefined
+  if (!areSmall(channels, positions, after)) return undefined
   const across = { outer: multiply(batch, lines), inner: multiply(inner, channels) }
   return {
     images: new Map([
@@ -258,18 +270,19 @@ function threeAxes(shape: readonly Size[], strides: readonly Size[], images: Ima
   return is(batch, channels, positions) ? [first, second, third] : undefined
 }
 
-/** Three axes of compact images, or of planes where there are many positions. */
+/** Three axes of compact images, or of planes where images are not small. */
 function layoutOf(images: Images) {
   const { batch, channels, positions } = images
   const sizes = [batch, ifCompact(images, positions, channels), ifCompact(images, channels, positions)]
   return { sizes, strides: contiguousStrides(sizes) }
 }
 
-const ifCompact = ({ positions }: Images, compact: Size, planes: Size): Size =>
+const ifCompact = ({ channels, positions }: Images, compact: Size, planes: Size): Size =>
   derive(
-    'by the number of positions',
-    (n, few, many) => (n <= fewPositions ? few : many),
+    'by the size of images',
+    (n, of, small, large) => (isSmallImage(n, of) ? small : large),
     positions,
+    channels,
     compact,
     planes,
   )

@@ -18,8 +18,15 @@ struct ConvShape {
   int64_t pad[3];                            // at the beginning
 };
 
-// Compact images have their channels last, [N, image, C]. A plan lets those of few positions be so.
-constexpr int64_t kFewPositions = 64;
+// Compact images have their channels last, [N, image, C]. A plan lets small ones be so: those of few
+// positions, and others whose channels fill vectors of kCompactUnit as well as their positions would.
+constexpr int64_t kFewPositions = 64, kMostCompactPositions = 256, kCompactUnit = 16;
+
+inline bool is_small_image(int64_t positions, int64_t channels) {
+  if (positions <= kFewPositions || positions > kMostCompactPositions) return positions <= kFewPositions;
+  const auto rounded_up = [](int64_t count) { return (count + kCompactUnit - 1) / kCompactUnit; };
+  return channels * rounded_up(positions) >= positions * rounded_up(channels);
+}
 
 // Whether filters read one position of all channels.
 inline bool is_pointwise(const ConvShape& shape) {

@@ -31,8 +31,8 @@ struct PoolArgs {
   const void* x;     // [planes, image]
   void* y;           // [planes, out]
   int64_t* indices;  // [planes, out]: where in x the first largest element is; null: not wanted
-  int64_t channels;  // of images whose channels come last, where they have at most kFewPositions positions:
-                     // x is [N, image, channels], y [N, out, channels]; 0: planes
+  int64_t channels;  // of images whose channels come last, where x is_small_image (conv_args.h): x is [N,
+                     // image, channels], y [N, out, channels]; 0: planes
 };
 
 // dx[n, p] = Σ of dy[n, q] over the windows whose largest element is the first at p, or of dy[n, q] / divisor

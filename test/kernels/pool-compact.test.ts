@@ -1,7 +1,7 @@
 // Poolings of compact images, whose channels come last: the bits of the same poolings of planes.
 import t from 'tap'
 import { numel } from '#lib/core/shape.js'
-import { fewPositions } from '#lib/kernels/compact.js'
+import { isSmallImage } from '#lib/kernels/compact.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Windows } from '#lib/kernels/layer-args.js'
 import { requireAddon } from '#lib/native.js'
@@ -195,7 +195,7 @@ t.test('the bits of planes', t => {
     const { batch, channels } = at
     const [pixels, positions] = [numel(windows.image), numel(windows.out)]
     const x = values(windows.planes * pixels)
-    const few = pixels <= fewPositions
+    const few = isSmallImage(pixels, channels)
     const last = few ? transposedImages(x, batch, channels, pixels) : x
     for (const [fn, countPad] of [
       ['max', false],

@@ -2,7 +2,7 @@
 import { expectInteger, expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
-import { fewPositions, takesCompact } from '../compact.js'
+import { isSmallImage, takesCompact } from '../compact.js'
 import { channelUnit, tileUnit } from '../conv-args.js'
 import type { ConvArgs, ConvShape, KernelArgs, Weight, WindowShape } from '../kernels.js'
 import type { ActivationDType, Activations } from '../linear-args.js'
@@ -122,16 +122,17 @@ function writeImages(planes: Float32Array, to: Activations, batch: number, image
 export function* conv(args: KernelArgs['conv']): Paced<void> {
   const { weight, batch, compute = 'f32', xDtype = 'f32', yDtype = 'f32', yChannelsLast } = args
   const { channels, pixels, positions } = sizesOf(args, weight)
-  const isLast = (dtype: ActivationDType, compact: boolean | undefined, size: number): boolean =>
-    dtype !== 'f32' || (compact === true && size <= fewPositions)
-  const from: Images = {
-    ...{ dtype: xDtype, isLast: isLast(xDtype, args.xCompact, pixels) },
-    ...{ channels, positions: pixels },
+  const imagesOf = (
+    dtype: ActivationDType,
+    compact: boolean | undefined,
+    size: number,
+    of: number,
+  ): Images => {
+    const isLast = dtype !== 'f32' || (compact === true && isSmallImage(size, of))
+    return { dtype, isLast, channels: of, positions: size }
   }
-  const to: Images = {
-    ...{ dtype: yDtype, isLast: isLast(yDtype, args.yCompact, positions) },
-    ...{ channels: weight.rows, positions },
-  }
+  const from = imagesOf(xDtype, args.xCompact, pixels, channels)
+  const to = imagesOf(yDtype, args.yCompact, positions, weight.rows)
   const isCompact = to.isLast && yDtype === 'f32'
   const x = planesOf(args.x, batch, from)
   const residual = args.residual && planesOf(args.residual, batch, { ...to, dtype: 'f32', isLast: isCompact })

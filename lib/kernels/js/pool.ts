@@ -2,7 +2,7 @@
 import { expectOneOf } from '../../core/checks.js'
 import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
-import { fewPositions } from '../compact.js'
+import { isSmallImage } from '../compact.js'
 import type { KernelArgs, Windows } from '../kernels.js'
 import { poolFns } from '../layer-args.js'
 import { pairsOf, transposedImages } from './conv.js'
@@ -38,7 +38,7 @@ function* forEachTap(windows: Windows, body: (x: number, y: number, q: number) =
 function* pool(args: KernelArgs['pool']): Paced<void> {
   const { planes, image, out, compactChannels: channels } = args
   const [x, y] = [args.x as Float32Array, args.y as Float32Array]
-  if (!channels || numel(image) > fewPositions) return yield* poolPlanes({ ...args, x, y })
+  if (!channels || !isSmallImage(numel(image), channels)) return yield* poolPlanes({ ...args, x, y })
   const batch = planes / channels
   const ofPlanes = new Float32Array(y.length)
   yield* poolPlanes({ ...args, x: transposedImages(x, batch, numel(image), channels), y: ofPlanes })

@@ -75,9 +75,9 @@ void read_images(Arguments& in, ConvArgs& args) {
   args.y_last = in.output<uint16_t>("yChannelsLast", positions);
 }
 
-// Whether images of some sizes are compact: where a plan lets them be, those of few positions are. Channels
-// of a single position lie the same way in any case.
-bool is_compact(Arguments& in, const char* name, bool takes, const int64_t (&sizes)[3]) {
+// Whether images of some sizes are compact: where a plan lets them be, small ones are. Channels of a single
+// position lie the same way in any case.
+bool is_compact(Arguments& in, const char* name, bool takes, const int64_t (&sizes)[3], int64_t channels) {
   const int64_t positions = sizes[0] * sizes[1] * sizes[2];
   const bool allowed = in.flag(name);
   if (allowed && in.placed()) throw Error("ERR_UNSUPPORTED", message(name, " is for the CPU. Leave it out"));
@@ -86,7 +86,7 @@ bool is_compact(Arguments& in, const char* name, bool takes, const int64_t (&siz
         "ERR_SHAPE",
         message(name, " needs a convolution of one group, or a depthwise one of 3 x 3 or 5 x 5, in f32"));
   }
-  return takes && (positions == 1 || (allowed && positions <= kFewPositions));
+  return takes && (positions == 1 || (allowed && is_small_image(positions, channels)));
 }
 
 }  // namespace
@@ -107,8 +107,8 @@ ConvArgs read_conv(Arguments& in) {
   args.channels_last = channels_last_filters(in, args);
   read_images(in, args);
   const bool takes = args.compute == Compute::kF32 && takes_compact(shape, args.residual) && !only_tiles;
-  args.x_compact = is_compact(in, "xCompact", takes, shape.image);
-  args.y_compact = is_compact(in, "yCompact", takes, shape.out);
+  args.x_compact = is_compact(in, "xCompact", takes, shape.image, shape.channels);
+  args.y_compact = is_compact(in, "yCompact", takes, shape.out, shape.filters);
   return args;
 }
 
@@ -143,8 +143,8 @@ PointwiseDepthwiseArgs read_pointwise_depthwise(Arguments& in) {
   args.bias = in.optional_input<float>("bias", shape.channels);
   args.activation = in.activation("activation");
   args.y = in.output<float>("y", image_elements(shape, shape.channels, shape.out));
-  args.x_compact = is_compact(in, "xCompact", is_small_depthwise(shape), shape.image);
-  args.y_compact = is_compact(in, "yCompact", is_small_depthwise(shape), shape.out);
+  args.x_compact = is_compact(in, "xCompact", is_small_depthwise(shape), shape.image, args.pointwise.cols);
+  args.y_compact = is_compact(in, "yCompact", is_small_depthwise(shape), shape.out, shape.channels);
   return args;
 }
 

@@ -42,7 +42,7 @@ int64_t compact_channels(Arguments& in, const PoolArgs& args) {
   if (!images || args.dtype != DType::kF32 || in.has("indices")) {
     throw Error("ERR_SHAPE", "compactChannels needs planes of whole images, in f32 and without indices");
   }
-  return windows.image[0] * windows.image[1] * windows.image[2] <= kFewPositions ? channels : 0;
+  return is_small_image(windows.image[0] * windows.image[1] * windows.image[2], channels) ? channels : 0;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Compact images, whose channels come last: the bits of the same convolutions of planes.
 import t from 'tap'
 import { numel } from '#lib/core/shape.js'
-import { fewPositions } from '#lib/kernels/compact.js'
+import { isSmallImage } from '#lib/kernels/compact.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import { winogradSize } from '#lib/kernels/js/winograd.js'
 import type { KernelArgs } from '#lib/kernels/kernels.js'
@@ -32,6 +32,11 @@ const cases = [
   convCase([1, 40, 40, 40], [4, 1], [3, 3], { pads: [5, 2, 9, 1] }),
   convCase([1, 40, 40, 40], [7, 9], [3, 3], { pads: [-1, 0, -2, 0] }),
   convCase([1, 3, 3, 3], [3, 3], [3, 3]),
+  convCase([2, 48, 64, 1], [13, 5], [1, 1]),
+  convCase([2, 64, 64, 64], [13, 15], [3, 3], { strides: [2, 2], pads: [1, 1, 1, 1] }),
+  convCase([3, 45, 45, 45], [5, 13], [5, 5], { pads: [2, 2, 2, 2] }),
+  convCase([1, 80, 80, 80], [15, 17], [5, 5], { strides: [2, 2], pads: [2, 2, 2, 2] }),
+  convCase([1, 17, 17, 17], [1, 16], [3, 3], { pads: [1, 1, 1, 1] }),
 ]
 
 /** Full kernels, with strides and dilations, along one to three axes. */
@@ -48,15 +53,18 @@ const full = [
   convCase([1, 4, 9, 1], [3, 4, 5], [3, 2, 3], { pads: [1, 0, 1, 1, 1, 1] }),
   convCase([4, 7, 5, 1], [1, 1], [3, 3], { pads: [1, 1, 1, 1] }),
   convCase([1, 1, 1, 1], [6, 6], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([2, 48, 96, 1], [9, 9], [3, 3], { pads: [1, 1, 1, 1] }),
+  convCase([1, 64, 64, 1], [16, 16], [3, 3], { strides: [2, 2], pads: [1, 1, 1, 1] }),
 ]
 
-/** More positions than compact images have, and those of the output alone are as few. */
+/** Images that are not small, and those of the output alone are as few. */
 const large = [
   convCase([2, 19, 35, 1], [13, 5], [1, 1]),
   convCase([2, 19, 19, 19], [9, 8], [3, 3], { pads: [1, 1, 1, 1] }),
   convCase([2, 35, 35, 35], [13, 15], [3, 3], { strides: [2, 2], pads: [1, 1, 1, 1] }),
   convCase([2, 19, 37, 1], [13, 15], [3, 3], { strides: [2, 2], pads: [1, 1, 1, 1] }),
   convCase([2, 7, 9, 1], [6, 7], [3, 3], { pads: [3, 3, 3, 3] }),
+  convCase([1, 48, 48, 48], [17, 16], [3, 3], { pads: [1, 1, 1, 1] }),
 ]
 
 function argsOf(at: ConvCase, more: Partial<Args> = {}): Args {
@@ -74,9 +82,9 @@ function argsOf(at: ConvCase, more: Partial<Args> = {}): Args {
 /** The result as planes, of operands that are laid out as the flags say. */
 function compactly(at: ConvCase, args: Args, run: (args: Args) => void): Float32Array {
   const { batch, channels, filters, image, out } = at
-  const isCompact = (flag: boolean | undefined, sizes: readonly number[]) =>
-    flag && numel(sizes) <= fewPositions
-  const [x, y] = [isCompact(args.xCompact, image), isCompact(args.yCompact, out)]
+  const isCompact = (flag: boolean | undefined, sizes: readonly number[], of: number) =>
+    flag && isSmallImage(numel(sizes), of)
+  const [x, y] = [isCompact(args.xCompact, image, channels), isCompact(args.yCompact, out, filters)]
   const laidOut = (values: Float32Array) =>
     y ? transposedImages(values, batch, filters, numel(out)) : values.slice()
   const result = args.y.slice().fill(Number.NaN)
@@ -166,9 +174,8 @@ t.test('an expansion and the depthwise convolution behind it', t => {
       const expected = new Float32Array(y.length)
       run('pointwiseDepthwise', { ...args, y: expected })
       for (const layout of layouts) {
-        const [xLast, yLast] = [layout.xCompact, layout.yCompact].map(
-          (flag, i) => flag && numel(i === 0 ? image : out) <= fewPositions,
-        )
+        const xLast = layout.xCompact && isSmallImage(numel(image), 21)
+        const yLast = layout.yCompact && isSmallImage(numel(out), filters)
         const result = new Float32Array(y.length)
         const laidOut = xLast ? transposedImages(x, batch, 21, numel(image)) : x
         run('pointwiseDepthwise', { ...args, x: laidOut, y: result, ...layout })

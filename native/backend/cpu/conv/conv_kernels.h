@@ -36,6 +36,20 @@ struct DepthwiseLanes {
   int64_t vectors() const { return results + (held + 1) * pitch; }
 };
 
+// The same for lines of compact images: groups [first, end) of their channels. A group has a vector of them;
+// the last one ends with the last channel, so two may overlap.
+struct DepthwiseCompact {
+  const float* weights;  // [groups, pitch], of depthwise_groups
+  int64_t pitch;         // K * K rounded up to a multiple of ConvKernels::width, of vectors
+  const float* bias;     // [channels]; null: none
+  const float* zeros;    // [channels], around the image
+  Bounds bounds;         // of the results
+  int64_t channels;      // ConvKernels::width at least
+  int64_t first, end;    // groups
+  int64_t pad;           // columns in front of the image, any number
+  int64_t image, out;    // columns of a line, and results
+};
+
 // Some lines of overlapping tiles of 6 x 6: element (i, j) of tile t, which is number x of line y, t = y ·
 // across + x, is image[4 · y + i − pad[0], 4 · x + j − pad[1]], or 0 around the image.
 struct WinogradPlane {
@@ -58,6 +72,12 @@ struct ConvKernels {
   // 64 bytes.
   void (*depthwise_lanes)(int64_t kernel, const DepthwiseLanes& of, int64_t first, int64_t count,
                           float* workspace);
+  // The weights [channels, K, K] of all groups of DepthwiseCompact.
+  void (*depthwise_groups)(int64_t kernel, const float* weights, int64_t channels, int64_t pitch, float* to);
+  // A line of the same results, [out, channels]; lines: the K lines of the image, [image, channels], that it
+  // reads, null around the image.
+  void (*depthwise_compact)(int64_t kernel, int64_t stride, const DepthwiseCompact& of,
+                            const float* const* lines, float* y);
   // Line i < lines of `to`, which has `length` elements: those from `begin` to `end` are from[i · pitch + j ·
   // stride] with j rising from 0, the others `padding`.
   void (*pad_lines)(const float* from, int64_t pitch, int64_t stride, int64_t lines, int64_t begin,

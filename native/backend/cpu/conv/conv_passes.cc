@@ -89,7 +89,7 @@ class Convolution {
   void fill_plane(const float* image, int64_t channel, float* plane) const {
     if (!source_.compact) return source_.input->fill(image + channel * source_.pixels, plane);
     const int64_t channels = source_.groups * source_.channels;
-    float values[kFewPositions];
+    float values[kMostCompactPositions];
     for (int64_t p = 0; p < source_.pixels; ++p) values[p] = image[p * channels + channel];
     source_.input->fill(values, plane);
   }

@@ -17,7 +17,7 @@ struct ConvSource {
   int64_t batch, groups, channels;
   int64_t pixels;
   const PaddedInput* input;
-  bool compact = false;  // [batch, image, groups · channels], of kFewPositions pixels at most
+  bool compact = false;  // [batch, image, groups · channels], small ones
 };
 
 // Receives the sums of a line of image n at positions [position, position + count).

@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kGrainTerms = 1 << 17;  // products worth waking a thread for
 constexpr int64_t kResults = 160;         // that are transposed together
 constexpr int64_t kFewLinesOfTask = 8;
+constexpr int64_t kMaxKernel = 5;
 constexpr int64_t kAlignment = 16;  // floats that begin where the longest vectors do
 
 DepthwisePlane plane_of(const ConvArgs& args, const float* weights, int64_t channel, int64_t plane) {
@@ -124,6 +125,54 @@ void by_lanes(const ConvArgs& args, const float* weights) {
   }
 }
 
+// Some channels of a line of results of a compact image.
+void compute_line(const ConvArgs& args, const DepthwiseCompact& of, int64_t image, int64_t line) {
+  const ConvShape& shape = args.shape;
+  const ConvKernels& best = kernels().conv;
+  const int64_t kernel = shape.kernel[1], stride = shape.stride[1], channels = shape.channels;
+  const float* x = args.x + image * numel(shape.image) * channels;
+  float* y = args.y + (image * numel(shape.out) + line * shape.out[2]) * channels;
+  const float* lines[kMaxKernel];
+  for (int64_t i = 0; i < kernel; ++i) {
+    const int64_t from = line * stride + i - shape.pad[1];
+    const bool inside = from >= 0 && from < shape.image[1];
+    lines[i] = inside ? x + from * shape.image[2] * channels : nullptr;
+  }
+  best.depthwise_compact(kernel, stride, of, lines, y);
+  if (is_bounds(args.activation)) return;
+  const int64_t first = of.first * best.width, end = std::min(of.end * best.width, channels);
+  for (int64_t i = 0; i < shape.out[2]; ++i) activate(args.activation, end - first, y + i * channels + first);
+}
+
+// Lines of results of compact images, in pieces of their channels where there are few of them.
+void by_lines(const ConvArgs& args, const float* weights) {
+  const ConvShape& shape = args.shape;
+  const ConvKernels& best = kernels().conv;
+  const int64_t kernel = shape.kernel[1], channels = shape.channels, height = shape.out[1];
+  const int64_t groups = (channels + best.width - 1) / best.width, lines = shape.batch * height;
+  const int64_t pitch = rounded_up(kernel * kernel, best.width) * best.width;
+  const Scratch workspace(groups * pitch + channels + kAlignment);
+  float* of_groups = aligned(workspace.data());
+  float* zeros = of_groups + groups * pitch;
+  best.depthwise_groups(kernel, weights, channels, pitch, of_groups);
+  std::fill_n(zeros, channels, 0.0f);
+  const DepthwiseCompact all{of_groups,   pitch, args.bias, zeros,        bounds_of(args.activation),
+                             channels,    0,     groups,    shape.pad[2], shape.image[2],
+                             shape.out[2]};
+  const int64_t steps = std::max<int64_t>(groups - 1, 1);  // the last two groups may overlap
+  const int64_t pieces = std::clamp<int64_t>((4 * thread_count() + lines - 1) / lines, 1, steps);
+  const int64_t terms = shape.out[2] * channels * kernel * kernel / pieces;
+  parallel_for(lines * pieces, 1 + kGrainTerms / (1 + terms), [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t line = task / pieces, piece = task % pieces, image = line / height;
+      DepthwiseCompact of = all;
+      of.first = piece * steps / pieces;
+      of.end = piece + 1 == pieces ? groups : (piece + 1) * steps / pieces;
+      compute_line(args, of, image, line % height);
+    }
+  });
+}
+
 }  // namespace
 
 bool is_depthwise(const ConvArgs& args) {
@@ -136,6 +185,9 @@ bool is_depthwise(const ConvArgs& args) {
 void depthwise_conv(const ConvArgs& args) {
   std::unique_ptr<float[]> storage;
   const auto* weights = static_cast<const float*>(decoded(args.weight, storage).data);
+  if (args.x_compact && args.y_compact && args.shape.channels >= kernels().conv.width) {
+    return by_lines(args, weights);
+  }
   const bool lanes = args.x_compact || args.y_compact || prefers_lanes(args.shape);
   lanes ? by_lanes(args, weights) : by_planes(args, weights);
 }

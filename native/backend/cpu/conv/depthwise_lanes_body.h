@@ -141,25 +141,11 @@ inline void store_lanes(const float* from, int64_t count, int64_t lanes, int64_t
   }
 }
 
-template <int K>
-void load_groups(const DepthwiseLanes& of, float* weights) {
-  for (int64_t at = 0; at < K * K; at += kWidth) {
-    Vec block[kWidth];
-#pragma GCC unroll 16
-    for (int64_t i = 0; i < kWidth; ++i) {
-      block[i] = load_some(of.plane.weights + smaller(i, of.channels - 1) * K * K + at, K * K - at);
-    }
-    transpose(block);
-#pragma GCC unroll 16
-    for (int i = 0; i < kWidth; ++i) store(weights + (at + i) * kWidth, block[i]);
-  }
-}
-
 template <int K, int S>
 void depthwise_lanes(const DepthwiseLanes& of, int64_t first, int64_t count, float* workspace) {
   const auto [height, width] = of.plane.out;
   alignas(64) float weights[(K * K + kWidth) * kWidth];
-  load_groups<K>(of, weights);
+  load_groups(of.plane.weights, K * K, of.channels, weights);
   const Vec bias = of.bias ? load_some(of.bias, of.channels) : Vec{};
   const Bounds bounds = of.plane.bounds;
   float* results = workspace;

@@ -137,7 +137,8 @@ void pointwise_depthwise(const PointwiseDepthwiseArgs& args) {
     const Scratch between(all);
     ConvArgs first = pointwise_of(args, between.data());
     ConvArgs then = depthwise_of(args, between.data());
-    first.y_compact = then.x_compact = is_small_depthwise(shape) && numel(shape.image) <= kFewPositions;
+    first.y_compact = then.x_compact =
+        is_small_depthwise(shape) && is_small_image(numel(shape.image), shape.channels);
     conv(first);
     return conv(then);
   }

@@ -297,6 +297,7 @@ void pack_panel(const Operand& from, const Block& block, float* to) {
 
 #include "backend/cpu/conv/correlate_body.h"
 #include "backend/cpu/conv/depthwise_body.h"
+#include "backend/cpu/conv/depthwise_compact_body.h"
 #include "backend/cpu/conv/depthwise_lanes_body.h"
 #include "backend/cpu/conv/winograd_body.h"
 #include "backend/cpu/dora/low_rank_body.h"
@@ -320,6 +321,8 @@ constexpr ConvKernels kConvKernels = {
     .correlate = correlate,
     .depthwise = depthwise,
     .depthwise_lanes = depthwise_lanes,
+    .depthwise_groups = depthwise_groups,
+    .depthwise_compact = depthwise_compact,
     .pad_lines = pad_lines,
     .winograd_input = winograd_input,
     .winograd_output = winograd_output,

@@ -1,4 +1,5 @@
-// compact.js: pointwise convolutions, full kernels and poolings of small images whose channels come last, beside those of planes.
+// compact.js: pointwise and depthwise convolutions, full kernels and poolings of small images whose channels come last, beside those
+// of planes.
 import assert from 'node:assert'
 import { numel } from '../feeds.js'
 import { Operands } from '../operands.js'
@@ -19,6 +20,19 @@ const convolutions = [
   [1, 192, 320, 7, 7, 3],
   [1, 448, 512, 8, 8, 3],
   [8, 192, 320, 7, 7, 3],
+  [1, 96, 576, 14, 14, 1],
+  [1, 576, 96, 14, 14, 1],
+  [8, 576, 96, 14, 14, 1],
+]
+
+/** Batch, channels, sides of the image and of the window, and its stride. */
+const depthwiseLayers = [
+  [1, 960, 7, 3, 1],
+  [1, 1152, 7, 5, 1],
+  [1, 384, 14, 3, 1],
+  [8, 576, 14, 3, 1],
+  [1, 480, 14, 5, 1],
+  [1, 576, 14, 3, 2],
 ]
 
 /** Batch, channels and side of the image of windows of 3 x 3 at each position. */
@@ -56,6 +70,7 @@ const windowsOf = (image, side) => {
 export async function* compact(kernels) {
   if (!kernels.supports('pointwiseDepthwise')) return
   for (const layer of convolutions) yield* convolution(kernels, layer)
+  for (const layer of depthwiseLayers) yield* depthwise(kernels, layer)
   for (const layer of pools) yield* pool(kernels, layer)
 }
 
@@ -100,6 +115,41 @@ async function* convolution(
       await run()
       await inPlanes()
       assert.deepEqual(yLast, lastOf(y, batch, filters))
+    },
+    peer: { name: 'planes', run: inPlanes },
+  }
+  operands.dispose()
+}
+
+/** @param {Kernels} kernels @param {number[]} layer @returns {AsyncGenerator<Case>} */
+async function* depthwise(kernels, [batch = 0, channels = 0, size = 0, side = 0, stride = 0]) {
+  const operands = new Operands(kernels)
+  const [image, out] = [
+    [size, size],
+    [Math.ceil(size / stride), Math.ceil(size / stride)],
+  ]
+  const planes = uniform(batch * channels * numel(image), 1)
+  const data = await operands.put(uniform(channels * side ** 2, 2))
+  const [x, xLast] = [await operands.put(planes), await operands.put(lastOf(planes, batch, channels))]
+  const y = await operands.put(new Float32Array(batch * channels * numel(out)))
+  const yLast = await operands.put(new Float32Array(y.length))
+  const args = {
+    ...{ batch, groups: channels, ...windowsOf(image, side), out, strides: [stride, stride] },
+    weight: { format: /** @type {const} */ ('f32'), rows: channels, cols: side ** 2, data },
+    activation: /** @type {const} */ ('relu6'),
+  }
+  const run = () => kernels.run('conv', { ...args, x: xLast, y: yLast, xCompact: true, yCompact: true })
+  const inPlanes = () => kernels.run('conv', { ...args, x, y })
+  yield {
+    name: 'compact depthwise',
+    shape: `${batch}x${channels}x${size}x${size}, ${side}x${side}${stride > 1 ? ` s${stride}` : ''}`,
+    dtype: 'f32',
+    flops: 2 * y.length * side ** 2,
+    run,
+    check: async () => {
+      await run()
+      await inPlanes()
+      assert.deepEqual(yLast, lastOf(y, batch, channels))
     },
     peer: { name: 'planes', run: inPlanes },
   }

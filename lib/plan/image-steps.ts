@@ -5,7 +5,6 @@
 import { contiguousStrides, numel } from '../core/shape.js'
 import { derive, exactDivide, floorDivide, multiply, type Size, sameSize } from '../core/size.js'
 import {
-  fewPositions,
   isCompactDepthwise,
   isDepthwise,
   isPointwise,
@@ -82,8 +81,7 @@ function convolution(step: StepOf<'conv' | 'pointwiseDepthwise'>): ImageStep | u
   const before = { batch, channels, positions: numel(args.image) }
   const after = { batch, channels: weight.rows, positions: numel(args.out) }
   // A depthwise convolution of planes to a compact image would cost more than the one behind it gains.
-  const hasFew = typeof after.positions === 'number' && after.positions <= fewPositions
-  const isAlike = step.op === 'conv' && isDepthwise(args) && !hasFew
+  const isAlike = step.op === 'conv' && isDepthwise(args)
   const ends = isAlike ? [x, y] : residual ? [y, residual] : [y]
   return {
     images: new Map([[x, before], ...ends.map((end): [Operand, Images] => [end, after])]),

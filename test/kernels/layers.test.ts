@@ -63,6 +63,38 @@ t.test('nearest elements along an axis: repeated, in other orders, weighed', t =
   t.end()
 })
 
+t.test('weighted elements along an axis, of single lines and of many, on any number of threads', t => {
+  t.teardown(() => addon.setThreads(0))
+  const [size, out] = [13, 17]
+  for (const outer of [1, 15, 16, 37, 1200]) {
+    for (const inner of [1, 7]) {
+      for (const count of [1, 2, 3, 4]) {
+        for (const offset of [undefined, numbers(out)]) {
+          const taps = Int32Array.from({ length: out * count }, (_, i) => (i * 5) % size)
+          const args = {
+            ...{ outer, size, inner, out, count, taps, offset },
+            ...{ x: numbers(outer * size * inner), weights: numbers(out * count) },
+          }
+          const single = new Float32Array(outer * out * inner)
+          const js = single.slice()
+          jsKernels.runSync('resample', { ...args, y: js })
+          addon.setThreads(1)
+          addon.run('resample', { ...args, y: single })
+          const label = `${outer} lines of ${inner}, ${count} taps, ${offset ? 'an' : 'no'} offset`
+          within(t, single, js, () => 1e-5, label)
+          for (const threads of [2, 3]) {
+            const y = new Float32Array(single.length).fill(Number.NaN)
+            addon.setThreads(threads)
+            addon.run('resample', { ...args, y })
+            t.ok(Buffer.from(y.buffer).equals(Buffer.from(single.buffer)), `${label}, ${threads} threads`)
+          }
+        }
+      }
+    }
+  }
+  t.end()
+})
+
 t.test('images at the points of a grid', t => {
   for (const image of [
     [5, 7],

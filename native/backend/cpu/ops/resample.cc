@@ -21,6 +21,21 @@ void resample_elements(const ResampleArgs& args, const float* x, int64_t first, 
   }
 }
 
+constexpr int64_t kLines = 8;
+
+// kLines lines side by side, for which taps and weights are read once.
+void resample_lines(const ResampleArgs& args, const float* x, float* y) {
+  for (int64_t q = 0; q < args.out; ++q) {
+    float sums[kLines];
+    std::fill_n(sums, kLines, args.offset ? args.offset[q] : 0);
+    for (int64_t t = q * args.count; t < (q + 1) * args.count; ++t) {
+      const float* from = x + inside(args.taps[t], args.size);
+      for (int64_t line = 0; line < kLines; ++line) sums[line] += args.weights[t] * from[line * args.size];
+    }
+    for (int64_t line = 0; line < kLines; ++line) y[line * args.out + q] = sums[line];
+  }
+}
+
 // How often each element is repeated, where that is all; 0 elsewhere.
 int64_t times_repeated(const ResampleArgs& args) {
   const int64_t times = args.size > 0 ? args.out / args.size : 0;
@@ -39,18 +54,45 @@ void repeat_elements(const float* x, int64_t size, int64_t times, float* y) {
   }
 }
 
+// A row of elements with kCount taps, each sum in a register.
+template <int kCount>
+void weighted_row(const ResampleArgs& args, const float* x, int64_t q, float* y) {
+  const float* from[kCount];
+  for (int k = 0; k < kCount; ++k) from[k] = x + inside(args.taps[q * kCount + k], args.size) * args.inner;
+  const float* weights = args.weights + q * kCount;
+  for (int64_t i = 0; i < args.inner; ++i) {
+    float sum = args.offset ? args.offset[q] : 0;
+    for (int k = 0; k < kCount; ++k) sum += weights[k] * from[k][i];
+    y[i] = sum;
+  }
+}
+
 // An element of the resampled axis: a row of `inner` elements.
 void resample_row(const ResampleArgs& args, const float* x, int64_t q, float* y) {
   if (args.count == 1 && args.weights[q] == 1 && !args.offset) {
     std::copy_n(x + inside(args.taps[q], args.size) * args.inner, args.inner, y);
     return;
   }
+  if (args.count == 2) return weighted_row<2>(args, x, q, y);
+  if (args.count == 4) return weighted_row<4>(args, x, q, y);
   for (int64_t i = 0; i < args.inner; ++i) y[i] = args.offset ? args.offset[q] : 0;
   for (int64_t t = q * args.count; t < (q + 1) * args.count; ++t) {
     const float* from = x + inside(args.taps[t], args.size) * args.inner;
     const float weight = args.weights[t];
     for (int64_t i = 0; i < args.inner; ++i) y[i] += weight * from[i];
   }
+}
+
+void resample_all_lines(const ResampleArgs& args) {
+  const int64_t groups = (args.outer + kLines - 1) / kLines;
+  parallel_for(groups, grain_for(kLines * args.out * args.count, 1 << 14), [&](int64_t begin, int64_t end) {
+    int64_t line = begin * kLines;
+    const int64_t last = std::min(end * kLines, args.outer);
+    for (; line + kLines <= last; line += kLines)
+      resample_lines(args, args.x + line * args.size, args.y + line * args.out);
+    for (; line < last; ++line)
+      resample_elements(args, args.x + line * args.size, 0, args.out, args.y + line * args.out);
+  });
 }
 
 }  // namespace
@@ -68,6 +110,7 @@ void resample(const ResampleArgs& args) {
                       args.y + begin * args.out);
     });
   }
+  if (args.inner == 1 && args.outer >= kLines * thread_count()) return resample_all_lines(args);
   const int64_t rows = args.outer * args.out;
   parallel_for(rows, grain_for(args.count * args.inner, 1 << 12), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end;) {

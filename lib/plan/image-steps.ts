@@ -75,8 +75,8 @@ function convolution(step: StepOf<'conv' | 'pointwiseDepthwise'>): ImageStep | u
   const { batch, weight, x, y } = args
   const [residual, compute = 'f32'] = step.op === 'conv' ? [step.args.residual, step.args.compute] : []
   const takes = step.op === 'conv' ? takesCompact(args, residual !== undefined) : isCompactDepthwise(args)
-  const readsTiles = step.op === 'conv' && step.args.winograd !== undefined && !step.args.minTiles
-  if (compute !== 'f32' || !takes || readsTiles || isNarrow(args)) return undefined
+  const mayReadTiles = step.op === 'conv' && step.args.winograd !== undefined
+  if (compute !== 'f32' || !takes || mayReadTiles || isNarrow(args)) return undefined
   const channels = step.op === 'conv' ? channelsOf(step.args) : step.args.pointwise.cols
   const before = { batch, channels, positions: numel(args.image) }
   const after = { batch, channels: weight.rows, positions: numel(args.out) }

@@ -58,6 +58,8 @@ const cases: Case[] = [
     ],
   },
   { batch: 2, channels: 300, image: [8, 8], kernel: [2, 2], strides: [2, 2] },
+  { batch: 2, channels: 160, image: [16, 16], kernel: [3, 3], strides: [2, 2] },
+  { batch: 1, channels: 45, image: [13, 5], kernel: [2, 3] },
   { batch: 1, channels: 17, image: [4, 9], kernel: [2, 3], dilations: [2, 3] },
   { batch: 2, channels: 7, image: [40], kernel: [4], strides: [3], pads: [[2], [1]] },
   {

@@ -8,6 +8,7 @@
  * @property {Record<string, { shape: number[], data: Float32Array }>} [constants] inputs behind the others
  * @property {Record<string, number | number[]>} [attributes] integers
  * @property {Record<string, number>} [floats] attributes that are real numbers
+ * @property {Record<string, string>} [strings] attributes that are texts
  * @property {number} [opset]
  */
 
@@ -45,6 +46,9 @@ function floatAttribute(name, value) {
   return Buffer.concat([field(1, name), Buffer.from(varint(2 * 8 + 5)), bits, varintField(20, 1)])
 }
 
+/** AttributeProto of type STRING. @param {string} name @param {string} value */
+const stringAttribute = (name, value) => Buffer.concat([field(1, name), field(4, value), varintField(20, 3)])
+
 /** TensorProto. @param {string} name @param {number[]} shape @param {Float32Array} data */
 function tensor(name, shape, data) {
   const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength)
@@ -64,6 +68,7 @@ export function operatorModel({
   constants = {},
   attributes = {},
   floats = {},
+  strings = {},
   opset = 23,
 }) {
   const node = Buffer.concat([
@@ -72,6 +77,7 @@ export function operatorModel({
     field(4, type),
     ...Object.entries(attributes).map(([name, value]) => field(5, attribute(name, value))),
     ...Object.entries(floats).map(([name, value]) => field(5, floatAttribute(name, value))),
+    ...Object.entries(strings).map(([name, value]) => field(5, stringAttribute(name, value))),
   ])
   const graph = Buffer.concat([
     field(1, node),

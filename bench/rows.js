@@ -27,6 +27,7 @@ import { placement } from './rows/placement.js'
 import { pointwiseDepthwise } from './rows/pointwise-depthwise.js'
 import { pools } from './rows/pools.js'
 import { products } from './rows/products.js'
+import { resize } from './rows/resize.js'
 import { sampling } from './rows/sampling.js'
 import { sideBySide } from './rows/side-by-side.js'
 import { simulation } from './rows/simulation.js'
@@ -74,6 +75,7 @@ const families = {
   norm: { rows: norm },
   functions: { rows: functions },
   pools: { rows: pools },
+  resize: { rows: resize },
   products: { rows: products },
   dora: { rows: dora, targets: ['cuda'] },
   'dora-layer': { rows: doraLayer, targets: ['cpu', 'cuda'] },

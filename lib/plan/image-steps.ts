@@ -80,12 +80,12 @@ function convolution(step: StepOf<'conv' | 'pointwiseDepthwise'>): ImageStep | u
   const channels = step.op === 'conv' ? channelsOf(step.args) : step.args.pointwise.cols
   const before = { batch, channels, positions: numel(args.image) }
   const after = { batch, channels: weight.rows, positions: numel(args.out) }
+  const ends = residual ? [y, residual] : [y]
   // A depthwise convolution of planes to a compact image would cost more than the one behind it gains.
   const isAlike = step.op === 'conv' && isDepthwise(args)
-  const ends = isAlike ? [x, y] : residual ? [y, residual] : [y]
   return {
     images: new Map([[x, before], ...ends.map((end): [Operand, Images] => [end, after])]),
-    alike: ends,
+    alike: isAlike ? [x, y] : ends,
     withCompact: isCompact => {
       const [xCompact, yCompact] = [isCompact(x.buffer), isCompact(y.buffer)]
       const flags = { ...(xCompact && { xCompact }), ...(yCompact && { yCompact }) }

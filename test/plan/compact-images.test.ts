@@ -142,8 +142,9 @@ t.test('the layout of a chain', t => {
   t.equal(
     layoutsOf({ layers: [pointwise, depthwise(2), pointwise, pointwise], image: [17, 16] }),
     'pp pp pc cp',
-    'a smaller image',
+    'a smaller image of one that stays planes',
   )
+  t.equal(layoutsOf({ layers: [pointwise, depthwise(2), pointwise] }), 'pc cc cp', 'a smaller image')
   t.equal(layoutsOf({ layers: chain, outputs: [1] }), 'pp pp pc cp', 'an output')
   t.equal(layoutsOf({ layers: chain, outputs: [0] }), 'pp pp pc cp', 'the input of a depthwise convolution')
   t.equal(layoutsOf({ layers: [pointwise, full, pointwise] }), 'pc cc cp', 'a full kernel')

@@ -66,6 +66,20 @@ const windowsOf = (image, side) => {
   return { image, kernel, out: image, strides: ones, dilations: ones, padsBegin: pads, padsEnd: pads }
 }
 
+/**
+ * What is run and compared of a row, its peer being the same with planes.
+ * @param {() => Promise<void>} run @param {() => Promise<void>} inPlanes @param {() => void} expectSame
+ */
+const besidePlanes = (run, inPlanes, expectSame) => ({
+  run,
+  check: async () => {
+    await run()
+    await inPlanes()
+    expectSame()
+  },
+  peer: { name: 'planes', run: inPlanes },
+})
+
 /** @param {Kernels} kernels @returns {AsyncGenerator<Case>} */
 export async function* compact(kernels) {
   if (!kernels.supports('pointwiseDepthwise')) return
@@ -110,13 +124,7 @@ async function* convolution(
     shape: `${batch}x${channels}x${height}x${width} ${filters}x${side}`,
     dtype: 'f32',
     flops: 2 * turns * y.length * cols,
-    run,
-    check: async () => {
-      await run()
-      await inPlanes()
-      assert.deepEqual(yLast, lastOf(y, batch, filters))
-    },
-    peer: { name: 'planes', run: inPlanes },
+    ...besidePlanes(run, inPlanes, () => assert.deepEqual(yLast, lastOf(y, batch, filters))),
   }
   operands.dispose()
 }
@@ -145,13 +153,7 @@ async function* depthwise(kernels, [batch = 0, channels = 0, size = 0, side = 0,
     shape: `${batch}x${channels}x${size}x${size}, ${side}x${side}${stride > 1 ? ` s${stride}` : ''}`,
     dtype: 'f32',
     flops: 2 * y.length * side ** 2,
-    run,
-    check: async () => {
-      await run()
-      await inPlanes()
-      assert.deepEqual(yLast, lastOf(y, batch, channels))
-    },
-    peer: { name: 'planes', run: inPlanes },
+    ...besidePlanes(run, inPlanes, () => assert.deepEqual(yLast, lastOf(y, batch, channels))),
   }
   operands.dispose()
 }
@@ -177,13 +179,7 @@ async function* pool(kernels, [batch = 0, channels = 0, size = 0]) {
       dtype: 'f32',
       elements: y.length,
       bytes: x.byteLength + y.byteLength,
-      run,
-      check: async () => {
-        await run()
-        await inPlanes()
-        assert.deepEqual(yLast, lastOf(y, batch, channels))
-      },
-      peer: { name: 'planes', run: inPlanes },
+      ...besidePlanes(run, inPlanes, () => assert.deepEqual(yLast, lastOf(y, batch, channels))),
     }
   }
   operands.dispose()

@@ -38,6 +38,7 @@ const families = [
     'attention_mma',
     'attention_backward_mma',
     'paged_attention',
+    'paged_merge',
     'paged_attention_mma',
     'conv',
     'conv_mma',

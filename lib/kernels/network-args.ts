@@ -232,6 +232,32 @@ export interface AttentionBackwardArgs extends AttentionInputs {
   dv?: Float32Array | undefined
 }
 
+/** Rotary embedding: pairs of elements of each head are rotated; see `RotaryArgs` in native/backend/network_args.h. */
+export interface RotaryArgs {
+  /** B. */
+  batch: number
+  /** T. */
+  tokens: number
+  /** H. */
+  heads: number
+  /** D, elements of a head. */
+  depth: number
+  /** Elements that are rotated, the first ones: even, at most depth. */
+  rotary: number
+  /** Pairs are neighbours, not `rotary / 2` apart. */
+  interleaved?: boolean | undefined
+  /** x and y are [B, H, T, D]. */
+  headsFirst?: boolean | undefined
+  /** [B, T, H, D] */
+  x: Float32Array
+  /** Cosines of the angles, [B, T, rotary / 2]. */
+  cos: Float32Array
+  /** Sines, as `cos`. */
+  sin: Float32Array
+  /** Output, as `x`; not `x`. */
+  y: Float32Array
+}
+
 /** Mean of −log softmax(logits)[label]; see `SoftmaxCrossEntropyArgs` in native/backend/network_args.h. */
 export interface SoftmaxCrossEntropyArgs {
   /** T, at least 1. */
@@ -303,6 +329,8 @@ export interface NetworkKernelArgs {
   attention: AttentionArgs
   /** Its gradients. */
   attentionBackward: AttentionBackwardArgs
+  /** Rotary embedding of queries or keys. */
+  rotary: RotaryArgs
   /** A classifier's loss. */
   softmaxCrossEntropy: SoftmaxCrossEntropyArgs
   /** An optimizer step. */

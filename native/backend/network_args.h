@@ -143,6 +143,20 @@ struct AttentionBackwardArgs {
   float* dv;  // null: not wanted
 };
 
+// Rotary embedding: y = x but for pairs of the first `rotary` elements of each head, which are rotated by the
+// angles of their row: with a = x[p], b = x[q], y[p] = a · cos[i] − b · sin[i] and y[q] = a · sin[i] + b ·
+// cos[i], each product and each sum rounded, for i < rotary / 2 and (p, q) = (i, rotary / 2 + i), or
+// (2i, 2i + 1) if interleaved.
+struct RotaryArgs {
+  int64_t batch, tokens, heads, depth;
+  int64_t rotary;  // even, at most depth
+  bool interleaved;
+  bool heads_first;        // x and y are [batch, heads, tokens, depth]
+  const float* x;          // [batch, tokens, heads, depth]
+  const float *cos, *sin;  // [batch, tokens, rotary / 2]
+  float* y;                // as x; not x
+};
+
 // loss[0] = mean over t of −log softmax(logits[t, :])[labels[t]]; dlogits = (softmax − onehot) / T. T >= 1.
 // labels lie in [0, classes); others are ERR_ARGUMENT or, on CUDA, make the loss NaN.
 struct SoftmaxCrossEntropyArgs {

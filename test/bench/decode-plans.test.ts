@@ -69,12 +69,16 @@ t.test('a prompt in NVFP4 rounds the rows of a normalization once', async t => {
   t.ok(Math.abs(bytes / expected - 1) < 0.01, `${bytes} bytes, ${expected} by the sizes`)
 
   const scaled = { ...sizes, inputScale: 1 }
-  const [first] = await prefillTraffic('NVFP4', { ...scaled, layers: 1 }, [tokens], 'nvfp4')
-  const [second] = await prefillTraffic('NVFP4', { ...scaled, layers: 2 }, [tokens], 'nvfp4')
+  const [first, second] = [
+    await prefillTraffic('NVFP4', { ...scaled, layers: 1 }, [tokens, 1, 64], 'nvfp4'),
+    await prefillTraffic('NVFP4', { ...scaled, layers: 2 }, [tokens, 1, 64], 'nvfp4'),
+  ]
   const rounded = 'attention and the gated product round their results'
-  t.equal(second!.launches - first!.launches, launchesPerLayer - 1, rounded)
+  t.equal(second[0]!.launches - first[0]!.launches, launchesPerLayer - 1, rounded)
   const saved = tokens * (inner + queries) * (4 + 4)
-  t.equal(bytes - (second!.bytes - first!.bytes), saved, 'f32 that nobody writes and reads any more')
+  t.equal(bytes - (second[0]!.bytes - first[0]!.bytes), saved, 'f32 that nobody writes and reads any more')
+  for (const i of [1, 2])
+    t.equal(second[i]!.launches - first[i]!.launches, launchesPerLayer, 'as many where chunks are merged')
 })
 
 t.test('launches of a step, printed', { skip: noCudaCalls }, async t => {

@@ -6,10 +6,12 @@ import { requireAddon } from '#lib/native.js'
 import { attentionCases } from '../fixtures/attention.js'
 import { close, identical } from '../fixtures/close.js'
 import { agree, finiteDifferences } from '../fixtures/kernel-pair.js'
+import { randomGenerator, uniform } from '../fixtures/values/random.js'
 
 const addon = requireAddon()
 t.teardown(() => addon.setThreads(0))
 const f32 = (count: number) => new Float32Array(count)
+const random = randomGenerator(61)
 
 t.test('every option agrees with TypeScript', t => {
   for (const { name, dy, ...inputs } of attentionCases()) {
@@ -153,6 +155,58 @@ t.test('what does not fit is refused', t => {
     refused({ qStrides: [1, 2] as unknown as HeadStrides }, 'ERR_ARGUMENT')
     refused({ kStrides: [0, 0, -1] }, 'ERR_ARGUMENT')
     refused({ vStrides: [2 ** 53 - 1, 2 ** 53 - 1, 1] }, 'ERR_SHAPE')
+  }
+  t.end()
+})
+
+t.test('rotary embeddings', t => {
+  const [batch, tokens, heads] = [2, 5, 3]
+  for (const depth of [8, 45])
+    for (const rotary of [0, 6, 8])
+      for (const interleaved of [false, true])
+        for (const headsFirst of [false, true]) {
+          const [count, angles] = [batch * tokens * heads * depth, (batch * tokens * rotary) / 2]
+          const inputs = {
+            x: uniform(random, count),
+            cos: uniform(random, angles),
+            sin: uniform(random, angles),
+          }
+          const args = {
+            batch,
+            tokens,
+            heads,
+            depth,
+            rotary,
+            interleaved,
+            headsFirst,
+            ...inputs,
+            y: f32(count),
+          }
+          const { x, y } = agree(
+            t,
+            'rotary',
+            args,
+            ['y'],
+            0,
+            `${depth} ${rotary} ${interleaved} ${headsFirst}`,
+          )
+          if (rotary === 0) identical(t, y, x, 'nothing is rotated')
+        }
+  const quarter = { batch: 1, tokens: 1, heads: 2, depth: 4, cos: f32(2), sin: f32(2).fill(1) }
+  const x = Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8)
+  const turned = (changes: object): number[] => {
+    const y = f32(8)
+    addon.run('rotary', { ...quarter, rotary: 4, x, y, ...changes })
+    return [...y]
+  }
+  t.strictSame(turned({}), [-3, -4, 1, 2, -7, -8, 5, 6])
+  t.strictSame(turned({ interleaved: true }), [-2, 1, -4, 3, -6, 5, -8, 7])
+  t.strictSame(turned({ rotary: 2 }), [-2, 1, 3, 4, -6, 5, 7, 8])
+  for (const rotary of [3, 6]) {
+    const args = { ...quarter, rotary, x, y: f32(8) }
+    const error = { message: /rotary must be even and at most depth/ }
+    t.throws(() => addon.run('rotary', args), error)
+    t.throws(() => jsKernels.runSync('rotary', args), error)
   }
   t.end()
 })

@@ -113,6 +113,7 @@ check(
   [
     'conv',
     'normalization',
+    'rotary',
     'attention',
     'conv_pack',
     'conv_mma',
@@ -122,6 +123,7 @@ check(
     'attention_mma',
     'attention_backward_mma',
     'paged_attention',
+    'paged_merge',
     'paged_attention_mma',
     'nvfp4_activation',
     'cast',
@@ -133,6 +135,7 @@ check(
     'attention/attention',
     'attention/paged_attention',
     'ops/normalization',
+    'ops/rotary',
     'ops/strided',
     'quantize/cast',
     'quantize/nvfp4_rows',

@@ -128,7 +128,7 @@ function scaledCases({ tokens, rows }: VerifySizes): VerifyCase[] {
     ...{ format: 'nvfp4', rows: rows * roundedUnit, cols },
     ...{ data, blockScale, tensorScale: 1 / 8 },
   }
-  return [tokens, tokens + 17].map(tokens => {
+  return [Math.min(tokens, 8), fewRows, tokens + 17].map(tokens => {
     const [x, gate] = [values(tokens * cols, 89), values(tokens * weight.rows, 90)]
     const forward = { weight, tokens, x, gate, compute: 'nvfp4', xScale, activation: 'silu' } as const
     const results = tokens * weight.rows
@@ -143,9 +143,9 @@ function scaledCases({ tokens, rows }: VerifySizes): VerifyCase[] {
   })
 }
 
-/** Attention of enough rows for tensor cores that rounds its results. */
+/** Attention that rounds its results: few rows, some more, and enough for tensor cores. */
 function roundingAttention(sizes: VerifySizes): VerifyCase[] {
-  return [[80 + sizes.tokens], [30, 20, 31]].map(lengths => {
+  return [[2, 1], [30, 3], [80 + sizes.tokens], [30, 20, 31]].map(lengths => {
     const inputs = () => pagedArgs(sizes, false, { lengths, past: lengths.map(() => 0), depth: roundedUnit })
     const rounded = () => ({ yScale: 2 ** -10, yRounded: new Uint16Array(inputs().y!.length) })
     return verifyCase(

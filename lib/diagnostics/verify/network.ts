@@ -25,7 +25,24 @@ export function networkCases(weights: readonly Weight[], sizes: VerifySizes): Ve
     ...normCases(sizes),
     ...batchNormCases(sizes),
     ...attentionCases(sizes),
+    ...rotaryCases(sizes),
   ]
+}
+
+/** Whole heads and parts of them, pairs of both kinds, both layouts. */
+function rotaryCases({ tokens, rows, cols }: VerifySizes): VerifyCase[] {
+  const [batch, heads, depth] = [2, Math.min(rows, 5), 2 * Math.min(cols, 33)]
+  return [false, true].flatMap(interleaved =>
+    [false, true].map(headsFirst => {
+      const rotary = headsFirst ? depth : 2 * Math.floor(depth / 3)
+      const [count, angles] = [batch * tokens * heads * depth, (batch * tokens * rotary) / 2]
+      const name = `${interleaved ? 'neighbours' : 'halves'} of ${headsFirst ? 'heads' : 'tokens'}`
+      return verifyCase('rotary', name, ['y'], 0, () => ({
+        ...{ batch, tokens, heads, depth, rotary, interleaved, headsFirst },
+        ...{ x: values(count, 71), cos: values(angles, 72), sin: values(angles, 73), y: f32(count) },
+      }))
+    }),
+  )
 }
 
 /** A weight in its format as filters of one tap on all channels, and of as many taps as it has columns on one each. */

@@ -23,6 +23,7 @@ import { poolRows } from './pool.js'
 import { precisionRows } from './precision.js'
 import { recurrentRows } from './recurrent.js'
 import { resampleRows } from './resample.js'
+import { rotaryRows } from './rotary.js'
 import type { KernelRow, KernelRows } from './row.js'
 import { stridedRows } from './strided.js'
 import { trainingRows } from './training.js'
@@ -43,6 +44,7 @@ const table: KernelRows<KernelOp> = {
   ...normalizationRows,
   ...attentionRows,
   ...pagedAttentionRows,
+  ...rotaryRows,
   ...trainingRows,
   ...poolRows,
   ...resampleRows,

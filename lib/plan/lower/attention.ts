@@ -4,7 +4,7 @@ import { givenFloat, int, ints } from '../../graph/attributes.js'
 import { sparkDomain } from '../../graph/graph.js'
 import type { HeadStrides } from '../../kernels/network-args.js'
 import type { Lowering } from '../lowering.js'
-import type { Symbolic } from '../program.js'
+import type { Operand, Symbolic } from '../program.js'
 import type { Value } from '../value.js'
 import { broadcastStrides } from '../views.js'
 import { positions } from './positions.js'
@@ -239,35 +239,27 @@ function composedAttention(ctx: Lowering): void {
 
 /** x, cos, sin, positions: pairs of the first `rotary_embedding_dim` elements of a head are rotated. */
 function rotaryEmbedding(ctx: Lowering): void {
-  const x = ctx.input(0)
-  const flat = x.shape.length === 3
-  const heads = splitHeads(ctx, x, ctx.integer('num_heads'))
-  const [batch = 0, , length = 0] = heads.shape
-  const depth = fixSize(heads.shape[3] ?? 0)
-  const turning = ctx.integer('rotary_embedding_dim') || depth
-  const angle = (i: number): Value => {
+  const { shape } = ctx.input(0)
+  const headsFirst = shape.length === 4
+  const [batch = 0, second = 0, third = 0] = shape
+  const [heads, tokens] = headsFirst ? [second, third] : [ctx.integer('num_heads'), second]
+  const depth = fixSize(headsFirst ? shape[3]! : partOf(third, heads))
+  const angles = (i: number): Operand => {
     const cache = ctx.has(3)
       ? ctx.call('Gather', [ctx.input(i), ctx.input(3)], { axis: int(0) })
       : ctx.input(i)
-    return ctx.reshaped(cache, [batch, 1, length, turning / 2])
+    return cache.buffer.read()
   }
-  const part = (value: Value, start: number, end: number, step = 1): Value =>
-    ctx.call('Slice', [value, ctx.ints([start]), ctx.ints([end]), ctx.ints([3]), ctx.ints([step])])
-  const [cos, sin] = [angle(1), angle(2)]
-  const interleaved = ctx.integer('interleaved') !== 0
-  const [a, b] = interleaved
-    ? [part(heads, 0, turning, 2), part(heads, 1, turning, 2)]
-    : [part(heads, 0, turning / 2), part(heads, turning / 2, turning)]
-  const product = (left: Value, right: Value): Value => ctx.call('Mul', [left, right])
-  const first = ctx.call('Sub', [product(a, cos), product(b, sin)])
-  const second = ctx.call('Add', [product(a, sin), product(b, cos)])
-  const axis = { axis: int(-1) }
-  const stacked = [first, second].map(value => ctx.call('Unsqueeze', [value, ctx.ints([4])]))
-  const rotated = interleaved
-    ? ctx.reshaped(ctx.call('Concat', stacked, axis), [...heads.shape.slice(0, 3), turning])
-    : ctx.call('Concat', [first, second], axis)
-  const whole = turning < depth ? ctx.call('Concat', [rotated, part(heads, turning, depth)], axis) : rotated
-  ctx.give(flat ? joinHeads(ctx, whole) : whole)
+  ctx.step('rotary', {
+    ...{ batch, tokens, heads, depth },
+    rotary: ctx.integer('rotary_embedding_dim') || depth,
+    interleaved: ctx.integer('interleaved') !== 0,
+    headsFirst,
+    x: ctx.read(0),
+    cos: angles(1),
+    sin: angles(2),
+    y: ctx.write(),
+  })
 }
 
 /** q, k, v [B, T, H · D], past state [B, H, D, E], decay, beta → y and the state after the last step */

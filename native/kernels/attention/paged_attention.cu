@@ -1,8 +1,8 @@
 // paged_attention.cu: attention over blocks of keys and values, by the formulas of backend/paged_args.h, in
 // three launches: heads are normalized and rotated, keys and values written; tiles of 16 queries that share a
 // head of keys meet 256 positions at a time, one for each thread; and where a block had one such chunk only,
-// chunks are merged in order. How work is shared out changes no bit. Trap: a thread keeps its elements of the
-// output in global memory between chunks; nobody else may. Reference:
+// paged_merge.cu merges chunks. How work is shared out changes no bit. Trap: a thread keeps its elements of
+// the output in global memory between chunks; nobody else may. Reference:
 // native/backend/cpu/attention/paged_attention.cc
 #include <type_traits>
 
@@ -304,46 +304,6 @@ __device__ void attend(const PagedAttentionArgs& args, const PagedTiles& tiles, 
 
 }  // namespace
 }  // namespace spark
-
-// y of a head of a row from its chunks, a block for each.
-extern "C" __global__ void paged_merge_f32(spark::PagedAttentionArgs args, const float* parts,
-                                           int64_t chunks) {
-  using namespace spark;
-  constexpr int kAhead = 4;  // chunks whose loads are under way together
-  const int64_t depth = args.shape.depth, n = blockIdx.x / args.shape.heads;
-  const int64_t token = paged_row(args, n).token;
-  for (int64_t e = threadIdx.x; e < depth; e += blockDim.x) {
-    RowSum sum = nothing();
-    float value = 0;
-    for (int64_t first = 0; token >= 0 && first < chunks; first += kAhead) {
-      const float* part = parts + (blockIdx.x * chunks + first) * (depth + kPagedPartHead);
-      RowSum sums[kAhead];
-      float values[kAhead];
-#pragma unroll
-      for (int k = 0; k < kAhead; ++k) {
-        sums[k].total = first + k < chunks ? part[k * (depth + kPagedPartHead) + 1] : 0;
-      }
-#pragma unroll
-      for (int k = 0; k < kAhead; ++k) {
-        if (sums[k].total == 0) continue;  // nothing else was written
-        sums[k].largest = part[k * (depth + kPagedPartHead)];
-        values[k] = part[k * (depth + kPagedPartHead) + kPagedPartHead + e];
-      }
-#pragma unroll
-      for (int k = 0; k < kAhead; ++k) {
-        if (sums[k].total == 0) continue;
-        const Factors factors(sum, sums[k]);
-        value = factors.merge(value, values[k]);
-        sum = {factors.largest, factors.merge(sum.total, sums[k].total)};
-      }
-    }
-    const float factor = last_factor(args, sum, blockIdx.x % args.shape.heads);
-    store_as(args.y_dtype, args.y, blockIdx.x * depth + e,
-             token < 0     ? idle(token)
-             : factor == 0 ? 0
-                           : value * factor);
-  }
-}
 
 #define SPARK_PAGED(name, Format)                                                                           \
   extern "C" __global__ void paged_prepare_##name(spark::PagedAttentionArgs args, float* queries) {         \

@@ -96,10 +96,20 @@ __device__ void add_segment(const Weight& w, const Activations& a, int64_t row, 
   }
 }
 
-template <typename Format, int kBlocks, typename Number = BF16>
-__device__ void product(const ProductMmaArgs& args) {
+// What each warp sums, for rows of `a` and the rows of the weight that the block has.
+struct Partial {
+  float sums[kMostWarps][kTokens][kRows];
+
+  __device__ float sum(int token, int of_row) const {
+    float sum = 0;
+    for (int warp = 0; warp < static_cast<int>(blockDim.x) / 32; ++warp) sum += sums[warp][token][of_row];
+    return sum;
+  }
+};
+
+template <typename Format, int kBlocks, typename Number>
+__device__ void sum_up(const ProductMmaArgs& args, Partial& partial) {
   using Weights = Codes<Format, Number>;
-  __shared__ float partial[kMostWarps][kTokens][kRows];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t row = int64_t{blockIdx.x} * kRows;
   Sums<kBlocks> sums = {};
@@ -116,16 +126,40 @@ __device__ void product(const ProductMmaArgs& args) {
   add_segment<StoredPairs, Number, kBlocks>(second, {args.a2, nullptr, args.rows, second.cols}, row, sums);
   for (int block = 0; block < kBlocks; ++block) {
     for (int i = 0; i < 4; ++i) {
-      partial[warp][block * 8 + lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sums[block][i];
+      partial.sums[warp][block * 8 + lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = sums[block][i];
     }
   }
   __syncthreads();
+}
+
+template <typename Format, int kBlocks, typename Number = BF16>
+__device__ void product(const ProductMmaArgs& args) {
+  __shared__ Partial partial;
+  sum_up<Format, kBlocks, Number>(args, partial);
+  const int64_t row = int64_t{blockIdx.x} * kRows;
   for (int i = threadIdx.x; i < args.rows * kRows; i += blockDim.x) {
     const int token = i / kRows, of_row = i % kRows;
-    if (row + of_row >= args.cols) continue;
-    float sum = 0;
-    for (int from = 0; from < static_cast<int>(blockDim.x) / 32; ++from) sum += partial[from][token][of_row];
-    store(args.epilogue, token, row + of_row, sum);
+    if (row + of_row < args.cols) store(args.epilogue, token, row + of_row, partial.sum(token, of_row));
+  }
+}
+
+// The same with results in rows that are rounded to NVFP4 in bf16, and in f32 unless `out` is null. A block
+// of threads has a block of 16 elements of each row.
+template <typename Format, int kBlocks>
+__device__ void rounded_product(const ProductMmaArgs& args, const RoundedTarget& target) {
+  static_assert(kRows == kNvfp4Block);
+  __shared__ Partial partial;
+  sum_up<Format, kBlocks, BF16>(args, partial);
+  const Epilogue& to = args.epilogue;
+  const int of_row = threadIdx.x % kRows;
+  const int64_t column = int64_t{blockIdx.x} * kRows + of_row;
+  for (int i = threadIdx.x; i - i % 32 < args.rows * kRows; i += blockDim.x) {
+    const int token = i / kRows;
+    const bool is_there = token < args.rows;
+    const int64_t at = token * to.row_stride + column * to.col_stride;
+    const float value = is_there ? finished(to, token, column, at, partial.sum(token, of_row)) : 0;
+    if (is_there && to.out) to.out[at] = value;
+    Nvfp4Store{target.rows, token, target.scale}.store_bf16(column, value, is_there);
   }
 }
 

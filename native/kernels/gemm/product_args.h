@@ -114,8 +114,8 @@ struct Nvfp4Rows {
   float* factors;
 };
 
-// Where a product stores its results as rows in codes, all with one tensor scale: a multiple of kRoundedUnit
-// of columns.
+// Where a product or attention stores its results as such rows, all with one tensor scale: a multiple of
+// kRoundedUnit of columns.
 struct RoundedTarget {
   Nvfp4Rows rows;
   float scale;

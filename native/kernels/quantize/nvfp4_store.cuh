@@ -23,14 +23,19 @@ struct Nvfp4Store {
     return nvfp4_code(value, nvfp4_step(scale, tensor_scale));
   }
 
+  // Element i in the form that the rows have; `is_there`: it is stored. All lanes of a warp must call it.
+  __device__ void store(int64_t i, float value, bool is_there = true) const {
+    to.scales ? store_code(i, value, is_there) : store_bf16(i, value, is_there);
+  }
+
   // Eight codes to a word.
-  __device__ void store_code(int64_t i, float value) const {
+  __device__ void store_code(int64_t i, float value, bool is_there = true) const {
     uint32_t scale, codes = quantize(value, scale);
     for (int offset = 1; offset < 8; offset *= 2) {
       codes |= __shfl_xor_sync(0xFFFFFFFF, codes, offset) << 4 * offset;
     }
-    if (i % 8 == 0) store_word(i, codes);
-    if (i % kNvfp4Block == 0) store_scale(i, scale);
+    if (is_there && i % 8 == 0) store_word(i, codes);
+    if (is_there && i % kNvfp4Block == 0) store_scale(i, scale);
   }
 
   // The codes of the eight elements from i on, and the scale of the block.
@@ -39,10 +44,11 @@ struct Nvfp4Store {
     to.scales[(row * to.cols + i) / kNvfp4Block] = scale;
   }
 
-  __device__ void store_bf16(int64_t i, float value) const {
+  __device__ void store_bf16(int64_t i, float value, bool is_there = true) const {
     uint32_t scale;
     const uint32_t code = quantize(value, scale);
     const float rounded = nvfp4_value(code, nvfp4_step(scale, tensor_scale));
+    if (!is_there) return;
     store_as(FloatType::kBF16, to.codes, row * to.cols + i, rounded);
   }
 

@@ -287,6 +287,24 @@ PagedAttentionArgs read_paged_attention(Arguments& in) {
   return args;
 }
 
+RotaryArgs read_rotary(Arguments& in) {
+  RotaryArgs args{};
+  args.batch = in.size("batch");
+  args.tokens = in.size("tokens");
+  args.heads = in.size("heads");
+  args.depth = in.size("depth");
+  args.rotary = in.size("rotary");
+  check(args.rotary % 2 == 0 && args.rotary <= args.depth, "rotary must be even and at most depth");
+  args.interleaved = in.flag("interleaved");
+  args.heads_first = in.flag("headsFirst");
+  const int64_t rows = elements(args.batch, args.tokens), width = elements(args.heads, args.depth);
+  args.x = in.input<float>("x", elements(rows, width));
+  args.cos = in.input<float>("cos", elements(rows, args.rotary / 2));
+  args.sin = in.input<float>("sin", elements(rows, args.rotary / 2));
+  args.y = in.output<float>("y", elements(rows, width));
+  return args;
+}
+
 SoftmaxCrossEntropyArgs read_softmax_cross_entropy(Arguments& in) {
   SoftmaxCrossEntropyArgs args{};
   args.tokens = in.size("tokens");

@@ -63,7 +63,16 @@ void launch_mma(const PagedAttentionArgs& args, const RoundedTarget& rounded, co
          Threads{attention_mma_block::kThreads}, 0, args, tiles, queries);
 }
 
-// y in `rounded`, unless its scale is 0, which tensor cores alone do, and in f32 unless that is null.
+// Whether y is stored rounded by the kernel that computes it: on tensor cores in codes, or as chunks are
+// merged.
+bool stores_rounded(const PagedAttentionArgs& args, Nvfp4Form form) {
+  const PagedAttentionShape& shape = args.shape;
+  if (shape.depth % kNvfp4Block != 0) return false;
+  if (takes_mma(args)) return form == Nvfp4Form::kCodes && shape.depth <= kRoundedDepth;
+  return tiles_for(shape).chunks > 0;
+}
+
+// y in `rounded`, unless its scale is 0, by kernels that store it so, and in f32 unless that is null.
 void attend(const PagedAttentionArgs& args, const RoundedTarget& rounded = {}) {
   const PagedAttentionShape& shape = args.shape;
   check_size("attention", "positions of a sequence", shape.table * shape.block_size);
@@ -87,8 +96,11 @@ void attend(const PagedAttentionArgs& args, const RoundedTarget& rounded = {}) {
   }
   const Scratch parts(rows * tiles.chunks * (shape.depth + kPagedPartHead) * sizeof(float));
   attend_tiles(args, parts.as<float>());
-  launch("paged_attention", "paged_merge_f32", Grid{rows}, Threads{kHeadThreads}, 0, args,
-         parts.as<const float>(), tiles.chunks);
+  const auto merge = [&](const char* kernel, const auto&... target) {
+    launch("paged_merge", kernel, Grid{rows}, Threads{kHeadThreads}, 0, args, parts.as<const float>(),
+           tiles.chunks, target...);
+  };
+  rounded.scale == 0 ? merge("paged_merge_f32") : merge("paged_merge_rounded", rounded);
 }
 
 }  // namespace
@@ -100,8 +112,7 @@ void paged_attention(const PagedAttentionArgs& args) {
   check_nvfp4_memory(args.y_rounded);
   const int64_t cols = shape.heads * shape.depth;
   const Nvfp4Form form = nvfp4_form(shape.tokens, cols);
-  const bool has_blocks = shape.depth % kNvfp4Block == 0 && shape.depth <= kRoundedDepth;
-  if (form == Nvfp4Form::kCodes && takes_mma(args) && has_blocks) {
+  if (stores_rounded(args, form)) {
     return attend(args, {nvfp4_rows_in(args.y_rounded, form, shape.tokens, cols), args.y_scale});
   }
   std::optional<Scratch> y;

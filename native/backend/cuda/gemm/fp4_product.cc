@@ -119,12 +119,16 @@ void launch_nvfp4_rows(const ProductArgs& args, uint16_t* rounded) {
   auto* given = const_cast<uint16_t*>(args.rounded_a);  // is only read
   const Nvfp4Rows x = own ? own->rows() : nvfp4_rows_in(given, form, args.rows, args.depth);
   if (args.rows == 0 || args.cols == 0) return;
-  if (args.y_rounded && reads && form == Nvfp4Form::kCodes && y_form == Nvfp4Form::kCodes) {
+  ProductArgs product = args;
+  if (args.y_rounded && reads && form == y_form) {
     const RoundedTarget target{nvfp4_rows_in(args.y_rounded, y_form, args.rows, args.cols), args.y_scale};
-    if (launch_fp4(args, x, allowed_fp4_ways(), &target)) return;
+    if (args.rows <= linear_few_mma_block::kTokens) {
+      product.packed_a = x.codes;
+      return launch_few_rounded(product, target);
+    }
+    if (form == Nvfp4Form::kCodes && launch_fp4(args, x, allowed_fp4_ways(), &target)) return;
   }
   std::optional<Scratch> y;
-  ProductArgs product = args;
   if (args.y_rounded && !product.epilogue.out) {
     product.epilogue.out = y.emplace(args.rows * args.cols * sizeof(float)).as<float>();
   }

@@ -28,11 +28,13 @@ std::string kernel_name(DType number, const char* variant, const Weight& w) {
   return message(number == DType::kF16 ? "linear_mma_half_" : "linear_mma_", variant, dtype_name(w.dtype));
 }
 
-void launch_few(DType number, const ProductMmaArgs& args) {
-  launch(is_block_format(args.w.dtype) ? "linear_blocks_few_mma" : "linear_few_mma",
-         kernel_name(number, args.rows <= 8 ? "8_" : "16_", args.w),
-         Grid{args.rows > 0 ? ceil_div(args.cols, linear_few_mma_block::kRows) : 0},
-         Threads{linear_few_mma_block::threads(args.cols)}, 0, args);
+void launch_few(DType number, const ProductMmaArgs& args, const RoundedTarget* target = nullptr) {
+  const char* family = is_block_format(args.w.dtype) ? "linear_blocks_few_mma" : "linear_few_mma";
+  const std::string kernel = kernel_name(number, args.rows <= 8 ? "8_" : "16_", args.w);
+  const Grid grid{args.rows > 0 ? ceil_div(args.cols, linear_few_mma_block::kRows) : 0};
+  const Threads threads{linear_few_mma_block::threads(args.cols)};
+  if (target) return launch(family, kernel + "_rounded", grid, threads, 0, args, *target);
+  launch(family, kernel, grid, threads, 0, args);
 }
 
 // Stripes of K: enough blocks for two waves of a GB10, unless stripes would be short. Not by the rows, whose
@@ -194,6 +196,15 @@ void launch_epilogue(DType number, const ProductMmaArgs& args, const float* part
   }
   launch("product_epilogue", number == DType::kF16 ? "product_epilogue_half" : "product_epilogue", grid,
          Threads{kThreads}, 0, args, parts, count, factors);
+}
+
+void launch_few_rounded(const ProductArgs& args, const RoundedTarget& target) {
+  constexpr DType kNumber = DType::kBF16;
+  const Packed a2(kNumber, args.a2, args.rows, args.depth2), b2(kNumber, args.b2, args.cols, args.depth2);
+  launch_few(kNumber,
+             {args.rows, args.cols, args.depth, args.packed_a, args.w, args.depth2, a2.data(), b2.data(),
+              args.epilogue},
+             &target);
 }
 
 void launch_mma_rows(const ProductArgs& args) { launch_mma(args, true); }

@@ -35,6 +35,10 @@ bool takes_sums(const ProductMmaArgs& args);
 void launch_epilogue(DType number, const ProductMmaArgs& args, const float* parts, int64_t count = 1,
                      const float* factors = nullptr, const RoundedTarget* target = nullptr);
 
+// The product of up to 16 rows in bf16, packed_a, and a weight of NVFP4: results go to `target` in bf16, and
+// to epilogue.out unless that is null.
+void launch_few_rounded(const ProductArgs& args, const RoundedTarget& target);
+
 // As launch_rows and launch_columns of product.h.
 void launch_mma_rows(const ProductArgs& args);
 void launch_mma_columns(const ProductArgs& args);

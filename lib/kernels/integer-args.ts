@@ -51,8 +51,13 @@ export interface ConvIntegerArgs extends ConvShape, IntegerFeatures {
   rows: number
   /** C/G · taps */
   cols: number
-  /** [N, C, image] */
+  /** [N, C, image], or [N, image, C] beside `xOutside`. */
   x: ByteArray
+  /**
+   * [{@link byteChannelUnit}], each the zero point of an x with its channels last, beside `channelsLast` where the channels of a group
+   * are a multiple of {@link byteChannelUnit}. Absent: x is planes.
+   */
+  xOutside?: ByteArray | undefined
   /**
    * Whether the weight has the channels of each tap side by side: [O, taps, C/G rounded up to a multiple of
    * {@link byteChannelUnit}]. For CUDA, where it multiplies on tensor cores. Default: false.
@@ -62,8 +67,13 @@ export interface ConvIntegerArgs extends ConvShape, IntegerFeatures {
   w: Int8Array
   /** [1]; absent: 0. */
   xZero?: Int32Array | undefined
-  /** Output, [N, O, out]. */
-  y: Int32Array | ByteArray
+  /** Output, [N, O, out]; may be absent beside `yChannelsLast`. */
+  y?: Int32Array | ByteArray | undefined
+  /**
+   * Output: what y would be with its channels last, [N, out, O], in bytes, beside `channelsLast` where the filters of a group are a multiple
+   * of {@link byteChannelUnit}.
+   */
+  yChannelsLast?: ByteArray | undefined
 }
 
 /** Quantized elements with a scale and a zero point for each channel. */

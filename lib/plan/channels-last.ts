@@ -6,7 +6,7 @@ import { numel } from '../core/shape.js'
 import { fixSize, type Size } from '../core/size.js'
 import { tileUnit } from '../kernels/conv-args.js'
 import { channelsLastCopy, tileNumbers, tilesCopy, tileTransform } from '../kernels/js/channels-last.js'
-import { readsImage, writesImage } from './half-images.js'
+import { readsImage, writesImage } from './image-layout.js'
 import {
   type ConvArgs,
   once,

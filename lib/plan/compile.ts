@@ -19,7 +19,7 @@ import { compactImages } from './compact-images.js'
 import { elideCopies } from './copies.js'
 import { type StateOptions, stateInput, storeStep } from './growing-state.js'
 import { halveActivations } from './half-activations.js'
-import { halveImages } from './half-images.js'
+import { keepChannelsLast } from './image-layout.js'
 import { joinAdamw } from './join-adamw.js'
 import { joinConvolutions } from './join-convolutions.js'
 import { loweringOf } from './lower/index.js'
@@ -139,7 +139,9 @@ export function* compilePaced(graph: Graph, options: CompileOptions = {}): Paced
   const joined = packing ? yield* compactImages(yield* joinConvolutions(direct)) : direct
   const copied = yield* joinAdamw(yield* elideCopies(joined))
   const steps =
-    backend === 'cuda' ? yield* roundOnce(yield* halveImages(yield* halveActivations(copied))) : copied
+    backend === 'cuda'
+      ? yield* roundOnce(yield* keepChannelsLast(yield* halveActivations(copied), setup))
+      : copied
   yield* shareInPlace(steps)
   const ends = [...inputs, ...outputs, ...state].map(({ buffer }) => buffer)
   const buffers = yield* buffersOf([...sizing, ...steps], ends)

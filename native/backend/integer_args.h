@@ -60,6 +60,14 @@ struct ConvIntegerArgs {
   const int32_t* w_sum;   // [O]: Σ_{c, k} w[o, c, k]; null: not known
   const int32_t* bias;    // [O]; null: 0
   IntegerResult result;   // y: [N, O, out]
+  // kByteChannelUnit bytes, each the zero point of x, where x has its channels last, [N, image, C], on a
+  // multiple of 16 bytes, beside channels_last where the channels of a group are a multiple of
+  // kByteChannelUnit; null: x is planes.
+  const uint8_t* x_outside;
+  // The bytes of y with their channels last, [N, out, O], on a multiple of 16 bytes, beside channels_last and
+  // a scale where the filters of a group are a multiple of kByteChannelUnit; null: not wanted. y may be null
+  // where this is not.
+  uint8_t* y_last;
 };
 
 // y[o, c, i] = saturate(round(x[o, c, i] / scale[c]) + zero[c]) in u8 or i8, the quotient in f32, rounded to

@@ -99,6 +99,58 @@ t.test('convolutions', async t => {
   await t.rejects(conv(70, 1, 'channelsLast: true, w: new Int8Array(70 * 384)'), /ERR_SHAPE|elements/)
 })
 
+t.test('convolutions of images with their channels last', async t => {
+  const conv = (more: string) =>
+    launches(`run('convInteger', { batch: 2, groups: 1, image: [9, 8], kernel: [3, 3], out: [9, 8], strides: [1, 1],
+      dilations: [1, 1], padsBegin: [1, 1], rows: 80, cols: 48 * 9, xSigned: false, x: u8(2 * 48 * 72),
+      channelsLast: true, w: new Int8Array(80 * 448), scale: f32(80), yDtype: 'u8', ${more} })`)
+  const [product, y] = ['conv_integer_u8_64 6 128x1', 'yChannelsLast: u8(2 * 80 * 72)']
+  t.same(await conv(`xOutside: u8(16), y: u8(2 * 80 * 72)`), [product])
+  t.same(await conv(`xOutside: u8(16), ${y}`), [product])
+  t.same(await conv(`y: u8(2 * 80 * 72), ${y}`), ['conv_image_bytes 2 256x1', product])
+  await t.rejects(conv(y.replace('80', '79')), /elements/)
+  await t.rejects(conv(`xOutside: u8(15), ${y}`), /elements/)
+  await t.rejects(
+    conv(`groups: 2, w: new Int8Array(80 * 320), cols: 24 * 9, xOutside: u8(16), ${y}`),
+    /groups of 16/,
+  )
+  await t.rejects(conv(`scale: undefined, ${y}`), /needs a scale/)
+})
+
+/** A model of four quantized convolutions. */
+const chain = `
+  import { Constant, Model, Tensor } from 'dgx-spark'
+  import { ints } from '#lib/graph/attributes.js'
+  import { makeGraph, makeNode, tensorType } from '#lib/graph/graph.js'
+  const initializers = new Map([
+    ['s', Constant.f32(0.02)],
+    ['z', Constant.from('u8', [], Uint8Array.of(120))],
+    ['wz', Constant.from('i8', [], Int8Array.of(0))],
+    ['w', Constant.from('i8', [32, 32, 3, 3], new Int8Array(32 * 288))],
+  ])
+  const nodes = [0, 1, 2, 3].map(i =>
+    makeNode('QLinearConv', ['v' + i, 's', 'z', 'w', 's', 'wz', 's', 'z'], ['v' + (i + 1)], {
+      attributes: { pads: ints([1, 1, 1, 1]) },
+    }),
+  )
+  const inputs = [{ name: 'v0', type: tensorType('u8', ['batch', 32, 'height', 8]) }]
+  const graph = makeGraph({ inputs, outputs: [{ name: 'v4' }], nodes, initializers })
+  const model = await Model.fromGraph(graph, { backend: 'cuda' })
+  for (const [batch, height] of [[1, 9], [1, 9], [2, 5]])
+    await model.run({ v0: Tensor.zeros([batch, 32, height, 8], 'u8') })
+  console.log(null)`
+
+t.test('a chain of quantized convolutions packs its first image alone, for all sizes', async t => {
+  const { env, lines } = machine(fakeDriver, discrete)
+  await scriptResult(chain, env)
+  const convs = lines('launch').filter(line => line.includes(' conv_'))
+  const run = ['conv_image_bytes', ...Array<string>(4).fill('conv_integer_u8_64')]
+  t.strictSame(
+    convs.map(line => line.split(' ')[1]),
+    [...run, ...run, ...run],
+  )
+})
+
 /** A model of a quantized convolution between its casts. */
 const model = `
   import { Constant, Model } from 'dgx-spark'

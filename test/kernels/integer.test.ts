@@ -305,6 +305,13 @@ t.test('operands that do not fit are refused', async t => {
     )
     t.throws(() => run('convInteger', { ...scaled, yDtype: 'f32' as 'u8' }))
   }
+  const zeros = new Uint8Array(16)
+  for (const image of [{ xOutside: zeros }, { ...scaled, yDtype: 'u8' as const, yChannelsLast: zeros }])
+    for (const run of [addon.run, jsKernels.runSync])
+      t.throws(() => run('convInteger', { ...fits, ...image }), {
+        code: 'ERR_SHAPE',
+        message: /for channelsLast/,
+      })
   t.throws(() => addon.run('convInteger', { ...fits, w: new Int8Array(new ArrayBuffer(130), 1, 128) }), {
     code: 'ERR_ARGUMENT',
   })

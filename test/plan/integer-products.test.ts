@@ -7,6 +7,7 @@ import { type Graph, makeGraph, makeNode, tensorType } from '#lib/graph/graph.js
 import { openKernels } from '#lib/kernels/open.js'
 import { compile } from '#lib/plan/compile.js'
 import { Plan } from '#lib/plan/plan.js'
+import type { Step } from '#lib/plan/program.js'
 import { randomGenerator } from '../fixtures/values/random.js'
 
 type ByteType = 'u8' | 'i8'
@@ -131,6 +132,50 @@ function convGraph(type: ByteType, filters: number, channels: number, group: num
     initializers,
   })
 }
+
+/** Convolutions of 3 x 3, one behind another, and what else reads the image between the first two: a pool. */
+function chainGraph(type: ByteType): Graph {
+  const initializers = new Map<string, Constant>([
+    ['az', constant(type, [])],
+    ['bz', Constant.from('i8', [], Int8Array.of(3))],
+    ['s', Constant.f32(0.04)],
+  ])
+  const conv = (x: string, channels: number, filters: number, y: string) => {
+    initializers.set(`${y}.w`, constant('i8', [filters, channels, 3, 3]))
+    const inputs = [x, 's', 'az', `${y}.w`, 's', 'bz', 's', 'az']
+    return makeNode('QLinearConv', inputs, [y], { attributes: { pads: ints([1, 1, 1, 1]) } })
+  }
+  return makeGraph({
+    inputs: [{ name: 'a', type: tensorType(type, [2, 20, 7, 9]) }],
+    outputs: ['y', 'p'].map(name => ({ name })),
+    nodes: [
+      conv('a', 20, 32, 'h'),
+      makeNode('MaxPool', ['h'], ['p'], { attributes: { kernel_shape: ints([2, 2]) } }),
+      conv('h', 32, 48, 'i'),
+      conv('i', 48, 5, 'y'),
+    ],
+    initializers,
+    opsets: new Map([['', 17]]),
+  })
+}
+
+t.test('convolutions hand on images with their channels last', async t => {
+  for (const type of ['u8', 'i8'] as const) {
+    const graph = chainGraph(type)
+    const layouts = stepsOf(graph, 'convInteger').map(({ args }) => {
+      const { xOutside, y, yChannelsLast } = args as Extract<Step, { op: 'convInteger' }>['args']
+      return [xOutside, y, yChannelsLast].map(operand => operand !== undefined)
+    })
+    const expected = [
+      [false, true, true],
+      [true, false, true],
+      [true, true, false],
+    ]
+    t.strictSame(layouts, expected)
+    const feeds = { a: bytes(type, 2 * 20 * 63) }
+    t.strictSame(await results(graph, feeds, forCuda), await results(graph, feeds, { bytes: true }), type)
+  }
+})
 
 t.test('convolutions, with the channels of each tap side by side but in groups of few filters', async t => {
   for (const type of ['u8', 'i8'] as const) {

@@ -2,6 +2,7 @@
 import { numel } from '../../core/shape.js'
 import { roundUp } from '../../core/size.js'
 import { byteChannelUnit } from '../../kernels/conv-args.js'
+import type { ByteArray } from '../../kernels/integer-args.js'
 import type { ConvShape, KernelArgs } from '../../kernels/kernels.js'
 import { bytesOf, zeros } from './bytes.js'
 import { type VerifyCase, values, verifyCase } from './values.js'
@@ -58,6 +59,45 @@ function shapeCases(name: string, shape: ConvShape, channels: number, rows: numb
   })
 }
 
+/** Images with their channels last; outputs have one position, where those of planes lie the same way. */
+function imageCases(): VerifyCase[] {
+  const [batch, channels, rows, pixels] = [21, 32, 80, 35]
+  const [cols, taps] = [channels * 9, 9]
+  const window = { image: [5, 7], kernel: [3, 3], out: [1, 1], strides: [1, 1], dilations: [1, 1] }
+  const shape = { ...window, batch, groups: 1, padsBegin: [1, 0], rows, cols, channelsLast: true }
+  const w = filterRows(rows, cols, taps, true)
+  return (['u8', 'i8'] as const).flatMap(type => {
+    const xZero = zeros(type, 1, 94)
+    const [x, xOutside] = [batch * pixels * channels, byteChannelUnit].map(n => bytesOf(type, n, 95)) as [
+      ByteArray,
+      ByteArray,
+    ]
+    xOutside.fill(xZero[0]!)
+    const planes = x.map((_, at) => {
+      const [n, c, p] = [
+        Math.floor(at / (channels * pixels)),
+        Math.floor(at / pixels) % channels,
+        at % pixels,
+      ]
+      return x[(n * pixels + p) * channels + c]!
+    })
+    const scale = values(rows, 96).map(value => (2 + value) / (1000 * Math.sqrt(cols)))
+    const result = { scale, yDtype: type, yZero: zeros(type, 1, 98) }
+    const output = () => bytesOf(type, batch * rows, 97)
+    const alone = (): KernelArgs['convInteger'] => {
+      const signs = { xSigned: type === 'i8', xZero, wZero: zeros('i8', rows, 93) }
+      return { ...shape, ...signs, ...result, w, x, xOutside, yChannelsLast: output() }
+    }
+    const beside = () => ({ ...alone(), y: output() })
+    const plain = { channelsLast: undefined, w: filterRows(rows, cols, taps, false), x: planes }
+    const reference = { ...plain, xOutside: undefined, yChannelsLast: undefined, y: output() }
+    return [
+      verifyCase('convInteger', `${type} image`, ['yChannelsLast'], 0, alone, reference),
+      verifyCase('convInteger', `${type} image beside planes`, ['y', 'yChannelsLast'], 0, beside, reference),
+    ]
+  })
+}
+
 /** Convolutions along two axes, in groups, of one channel each, and in as many tiles as a GPU takes those of 128 for. */
 export function convIntegerCases(): VerifyCase[] {
   const one = [1, 1]
@@ -82,5 +122,6 @@ export function convIntegerCases(): VerifyCase[] {
     ...shapeCases('2 groups', { ...plane, batch: 1, groups: 2 }, 40, 18),
     ...shapeCases('depthwise', { ...plane, batch: 1, groups: 7 }, 7, 14),
     ...shapeCases('in many tiles', { ...many, batch: 2, groups: 1 }, 16, 130).filter(of => of.referenceArgs),
+    ...imageCases(),
   ]
 }

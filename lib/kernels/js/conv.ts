@@ -4,6 +4,7 @@ import type { Paced } from '../../core/paced.js'
 import { numel } from '../../core/shape.js'
 import { isSmallImage, takesCompact } from '../compact.js'
 import { channelUnit, tileUnit } from '../conv-args.js'
+import type { ByteArray } from '../integer-args.js'
 import type { ConvArgs, ConvShape, KernelArgs, Weight, WindowShape } from '../kernels.js'
 import type { ActivationDType, Activations } from '../linear-args.js'
 import { activations } from './activations.js'
@@ -81,13 +82,13 @@ function* forEachFilter(
 }
 
 /** Values [batch, rows, cols] as [batch, cols, rows]. */
-export function transposedImages(
-  values: Float32Array,
+export function transposedImages<Values extends Float32Array | ByteArray>(
+  values: Values,
   batch: number,
   rows: number,
   cols: number,
-): Float32Array {
-  const to = new Float32Array(values.length)
+): Values {
+  const to = values.slice() as Values
   for (let at = 0; at < batch * rows * cols; at++) {
     const [image, row, col] = [Math.floor(at / (rows * cols)), Math.floor(at / cols) % rows, at % cols]
     to[(image * cols + col) * rows + row] = values[at]!

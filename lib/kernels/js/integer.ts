@@ -6,8 +6,9 @@ import { clamp, roundHalfEven } from '../../core/rounding.js'
 import { numel } from '../../core/shape.js'
 import { roundUp } from '../../core/size.js'
 import { byteChannelUnit } from '../conv-args.js'
+import type { ByteArray } from '../integer-args.js'
 import type { AffineShape, IntegerFeatures, IntegerKernelArgs, KernelArgs } from '../kernels.js'
-import { convSizes, pairsOf } from './conv.js'
+import { convSizes, pairsOf, transposedImages } from './conv.js'
 import { expectFits } from './operands.js'
 import { elements, type KernelRows, optional } from './row.js'
 
@@ -55,8 +56,19 @@ function convRowBytes({ channelsLast, cols, kernel }: KernelArgs['convInteger'])
   return roundUp(channelsLast ? taps * roundUp(cols / taps, byteChannelUnit) : cols, 64)
 }
 
-/** y[n, o, q] = bias[o] + Σ_{c, k} (x − xZero) · (w − wZero[o]), modulo 2^32 */
+/** y[n, o, q] = bias[o] + Σ_{c, k} (x − xZero) · (w − wZero[o]), modulo 2^32, of images as planes or with their channels last */
 function* convInteger(args: KernelArgs['convInteger']): Paced<void> {
+  const { batch, groups, rows, cols, xOutside, yChannelsLast } = args
+  const [channels, positions] = [(cols / numel(args.kernel)) * groups, numel(args.out)]
+  const x = xOutside ? transposedImages(args.x, batch, numel(args.image), channels) : args.x
+  const y = args.y ?? yChannelsLast!.slice()
+  yield* convPlanes({ ...args, x, y })
+  const last = yChannelsLast && transposedImages(y as ByteArray, batch, rows, positions)
+  if (last) yChannelsLast.set(last.subarray(0, batch * rows * positions))
+}
+
+/** The same of planes. */
+function* convPlanes(args: KernelArgs['convInteger'] & { y: Int32Array | ByteArray }): Paced<void> {
   const { batch, groups, rows, cols, x, w, wZero, y } = args
   const [taps, pixels, positions] = [numel(args.kernel), numel(args.image), numel(args.out)]
   const [groupChannels, groupFilters] = [cols / taps, rows / groups]
@@ -140,6 +152,18 @@ function expectResult({ scale, yDtype }: IntegerFeatures): void {
   if (scale) expectBytes({ yDtype })
 }
 
+/** Throws where images shall have their channels last, and cannot. */
+function expectChannelsLast(args: KernelArgs['convInteger']): void {
+  const { channelsLast, rows, cols, groups, kernel, scale, xOutside, yChannelsLast } = args
+  const images = { xOutside: xOutside && cols / numel(kernel), yChannelsLast: yChannelsLast && rows / groups }
+  for (const [name, channels = 0] of Object.entries(images))
+    expectFits(
+      channels === 0 || (channelsLast === true && channels % byteChannelUnit === 0),
+      `${name} is for channelsLast, with groups of ${byteChannelUnit} · n channels`,
+    )
+  expectFits(!yChannelsLast || scale !== undefined, 'yChannelsLast is for bytes: it needs a scale')
+}
+
 /** Arrays of a weight of `rows` features, and the result. */
 function featureArrays({ scale, yDtype }: IntegerFeatures, rows: number, count: number) {
   return {
@@ -178,15 +202,20 @@ export const integerRows: KernelRows<keyof IntegerKernelArgs> = {
     check(args) {
       expectFits(args.cols > 0, 'cols is 0')
       expectResult(args)
+      expectChannelsLast(args)
     },
     operands(args) {
-      const { rows } = args
-      const { x, y } = convSizes(args, args)
+      const { rows, xSigned, yChannelsLast } = args
+      const sizes = convSizes(args, args)
+      const { y, ...features } = featureArrays(args, rows, sizes.y)
       return {
-        x: bytes(args.xSigned, x),
+        x: bytes(xSigned, sizes.x),
+        xOutside: optional(bytes(xSigned, byteChannelUnit)),
         w: elements('i8', rows * convRowBytes(args)),
         xZero: optional(i32(1)),
-        ...featureArrays(args, rows, y),
+        ...features,
+        y: yChannelsLast ? optional(y) : y,
+        yChannelsLast: optional(y),
       }
     },
   },

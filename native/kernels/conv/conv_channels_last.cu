@@ -5,6 +5,7 @@
 // sizes. Reference: native/backend/cpu/conv/conv_passes.cc
 #include "kernels/conv/blocks.h"
 #include "kernels/conv/image_store.cuh"
+#include "kernels/conv/image_tile.cuh"
 #include "kernels/conv/tap_rows.cuh"
 
 namespace spark {
@@ -49,22 +50,6 @@ __device__ void pack_image(const ConvImageArgs& args) {
   *reinterpret_cast<Eight*>(args.out + (int64_t{to} * args.groups + group) * args.padded + channel) = eight;
 }
 
-// Stores half of the rows of a tile as an image: a thread eight filters of a position, and its neighbour the
-// next eight, a sector together.
-template <typename Number, int kTile>
-__device__ void store_image(const ForwardPass& pass, uint16_t* image, int64_t row, int64_t col,
-                            const float* half) {
-  __syncthreads();
-  const int64_t filters = pass.args.shape.filters;
-#pragma unroll 1
-  for (int i = threadIdx.x; i < kWarpRows<kTile> / 8 * kTile; i += kThreads<kTile>) {
-    const int line = i / (2 * kTile) * 16 + i % 2 * 8, column = i / 2 % kTile;
-    if (row + line >= pass.filters || col + column >= pass.cols()) continue;
-    const int64_t to = (col + column) * filters + int64_t{pass.group} * pass.filters + row + line;
-    store_eight<Number>(image + to, half + line * kPitch<kTile> + column, kPitch<kTile>);
-  }
-}
-
 template <typename Number, int kTile>
 __device__ void product(const ConvChannelsLastArgs& args) {
   __shared__ Stages<3, kTile> stages;
@@ -85,7 +70,10 @@ __device__ void product(const ConvChannelsLastArgs& args) {
     if (args.pass.out) args.pass.out[at] = sum;
   };
   const auto finish = [&, col = col](int64_t top, const float* half) {
-    if (args.image_out) store_image<Number, kTile>(pass, args.image_out, top, col, half);
+    if (!args.image_out) return;
+    store_image<8, kTile>(pass, top, col, half, [&](int64_t at, const float* line) {
+      store_eight<Number>(args.image_out + at, line, kPitch<kTile>);
+    });
   };
   store_tile<kTile>(lines, pass.cols(), row, col, sums, stages, store, finish);
 }

@@ -1,8 +1,10 @@
 // conv_integer.cu: ConvIntegerArgs, exact in int32 and modulo 2^32 beyond it. conv_integer_<type of x>_…
 // multiply on tensor cores; K are taps, each with the channels of its group side by side, as in
-// conv_channels_last.cu. conv_image_bytes lays x out so. conv_integer_direct_… have a thread for each sum,
-// for groups of few filters. Reference: native/backend/cpu/conv/conv_integer.cc
+// conv_channels_last.cu. conv_image_bytes lays x out so where the convolution in front of it has not.
+// conv_integer_direct_… have a thread for each sum, for groups of few filters. Reference:
+// native/backend/cpu/conv/conv_integer.cc
 #include "kernels/conv/blocks.h"
+#include "kernels/conv/image_tile.cuh"
 #include "kernels/conv/tap_rows.cuh"
 #include "kernels/gemm/byte_step.cuh"
 #include "kernels/gemm/bytes.cuh"
@@ -61,15 +63,22 @@ __device__ void product(const ConvIntegerPassArgs& args) {
   if (has_zeros) shared.keep(line_sum);
   const int32_t own = static_cast<int32_t>(corner.col) + threadIdx.x % kTile;
   const int64_t start = pass.start(min(own, pass.cols() - 1));
-  const auto store = [&](int64_t m, int64_t n, uint32_t sum) {
+  const auto store = [&](int64_t m, int64_t n, uint32_t& sum) {
     const int64_t o = pass.group * lines + m;
     if (has_zeros) {
       const uint32_t p = conv.w_zero ? conv.w_zero[o] : 0, q = conv.x_zero ? conv.x_zero[0] : 0;
       sum -= shared.of_zeros(m - corner.row, n - corner.col, p, q, 2 * padded_depth(depth));
     }
-    store_integer(conv.result, conv.bias, o, start + o * pass.positions, sum);
+    sum = finished(conv.result, conv.bias, o, sum);
+    if (conv.result.y) store_finished(conv.result, start + o * pass.positions, sum);
   };
-  store_tile<kTile>(lines, pass.cols(), corner.row, corner.col, sums, shared.results.half, store);
+  const auto finish = [&](int64_t top, const uint32_t* half) {
+    if (!conv.y_last) return;
+    store_image<16, kTile>(pass, top, corner.col, half, [&](int64_t at, const uint32_t* line) {
+      store_sixteen(conv.y_last + at, line, kPitch<kTile>);
+    });
+  };
+  store_tile<kTile>(lines, pass.cols(), corner.row, corner.col, sums, shared.results.half, store, finish);
 }
 
 template <typename X>

@@ -18,12 +18,12 @@ const void* codes(Arguments& in, const char* name, bool is_signed, int64_t count
   return in.input(name, is_signed ? DType::kI8 : DType::kU8, count);
 }
 
-IntegerResult result(Arguments& in, int64_t features, int64_t count) {
+// What becomes of sums, without y.
+IntegerResult result(Arguments& in, int64_t features) {
   IntegerResult result{};
   result.scale = in.optional_input<float>("scale", features);
   result.dtype = result.scale ? byte_dtype(in, "yDtype") : DType::kI32;
   result.zero = in.optional_input<int32_t>("yZero", 1);
-  result.y = in.output("y", result.dtype, count);
   return result;
 }
 
@@ -66,6 +66,28 @@ ScaledBytes scaled_bytes(Arguments& in, const std::string& name, int64_t count, 
   return bytes;
 }
 
+// Refuses bytes with their channels last beside a weight that has them not, or whose groups begin anywhere.
+void expect_channels_last(const ConvIntegerArgs& args, const char* name, int64_t channels) {
+  if (args.channels_last && channels % kByteChannelUnit == 0) return;
+  throw Error("ERR_SHAPE",
+              message(name, " is for channelsLast, with groups of ", kByteChannelUnit, " · n channels"));
+}
+
+// y, beside which, or in whose place, its channels may be last.
+void read_result(Arguments& in, ConvIntegerArgs& args) {
+  const ConvShape& shape = args.shape;
+  const int64_t count = elements(shape.batch, shape.filters, shape.out[0], shape.out[1], shape.out[2]);
+  args.result = result(in, shape.filters);
+  if (!in.has("yChannelsLast")) {
+    args.result.y = in.output("y", args.result.dtype, count);
+    return;
+  }
+  if (!args.result.scale) throw Error("ERR_ARGUMENT", "yChannelsLast is for bytes: it needs a scale");
+  expect_channels_last(args, "yChannelsLast", shape.filters / shape.groups);
+  args.y_last = static_cast<uint8_t*>(in.output("yChannelsLast", args.result.dtype, count));
+  if (in.has("y")) args.result.y = in.output("y", args.result.dtype, count);
+}
+
 }  // namespace
 
 LinearIntegerArgs read_linear_integer(Arguments& in) {
@@ -85,7 +107,8 @@ LinearIntegerArgs read_linear_integer(Arguments& in) {
     args.w = codes(in, "w", args.w_signed, elements(args.rows, args.cols));
   }
   read_features(in, args.rows, args.tokens, args);
-  args.result = result(in, args.rows, elements(args.tokens, args.rows));
+  args.result = result(in, args.rows);
+  args.result.y = in.output("y", args.result.dtype, elements(args.tokens, args.rows));
   return args;
 }
 
@@ -108,8 +131,11 @@ ConvIntegerArgs read_conv_integer(Arguments& in) {
   args.w = in.input<int8_t>("w", elements(weight.rows, padded_bytes(cols)));
   check_aligned(args.w);
   read_features(in, weight.rows, 1, args);
-  args.result =
-      result(in, weight.rows, elements(shape.batch, shape.filters, shape.out[0], shape.out[1], shape.out[2]));
+  if (in.has("xOutside")) {
+    expect_channels_last(args, "xOutside", shape.channels / shape.groups);
+    args.x_outside = static_cast<const uint8_t*>(codes(in, "xOutside", args.x_signed, kByteChannelUnit));
+  }
+  read_result(in, args);
   return args;
 }
 

@@ -1,5 +1,6 @@
 // conv_integer.cc: launchers of convolutions of bytes.
 #include <algorithm>
+#include <optional>
 
 #include "backend/cuda/conv/conv_pass.h"
 #include "backend/cuda/cuda.h"
@@ -37,9 +38,15 @@ void launch_tiles(const Pass& pass, ConvIntegerPassArgs args) {
   const ConvShape& shape = args.conv.shape;
   const int64_t channels = byte_channels(shape);
   check_conv_size("padded channels", shape.groups * channels);
-  const Scratch image(shape.batch * numel(shape.image) * shape.groups * channels + kByteChannelUnit);
-  const uint8_t* outside = pack_image(args.conv, image.as<uint8_t>());
-  args.image = image.as<uint16_t>();
+  std::optional<Scratch> packed;
+  const void* image = args.conv.x;
+  const uint8_t* outside = args.conv.x_outside;
+  if (!outside) {
+    packed.emplace(shape.batch * numel(shape.image) * shape.groups * channels + kByteChannelUnit);
+    image = packed->as<void>();
+    outside = pack_image(args.conv, packed->as<uint8_t>());
+  }
+  args.image = static_cast<const uint16_t*>(image);
   args.outside = reinterpret_cast<const uint16_t*>(outside);
   args.channels = narrow(channels / 2);
   const bool large = takes_large_tiles(pass, shape.groups);

@@ -28,6 +28,7 @@ import { pointwiseDepthwise } from './rows/pointwise-depthwise.js'
 import { pools } from './rows/pools.js'
 import { products } from './rows/products.js'
 import { resize } from './rows/resize.js'
+import { rotary } from './rows/rotary.js'
 import { sampling } from './rows/sampling.js'
 import { sideBySide } from './rows/side-by-side.js'
 import { simulation } from './rows/simulation.js'
@@ -76,6 +77,7 @@ const families = {
   functions: { rows: functions },
   pools: { rows: pools },
   resize: { rows: resize },
+  rotary: { rows: rotary },
   products: { rows: products },
   dora: { rows: dora, targets: ['cuda'] },
   'dora-layer': { rows: doraLayer, targets: ['cpu', 'cuda'] },

@@ -1,5 +1,5 @@
 // lowering.ts: the context of a lowering: its node, its operands, and the steps that it adds.
-import { type ElementType, exactType, type HalfType, hasNativeArray, isWideFloat } from '../core/dtype.js'
+import { type ElementType, exactType, hasNativeArray, isWideFloat } from '../core/dtype.js'
 import { SparkError } from '../core/errors.js'
 import { numel } from '../core/shape.js'
 import { areNumbers, fixSizes, hintOf, isWhole, type Size, sameSize } from '../core/size.js'
@@ -128,11 +128,11 @@ export class Lowering {
     return this.wants(i) ? this.write(i) : undefined
   }
 
-  /** Memory for output `i`, which somebody must want; `exactIn` as in {@link Value}. */
-  write(i = 0, exactIn?: HalfType): Operand {
+  /** Memory for output `i`, which somebody must want. */
+  write(i = 0, facts?: Pick<Value, 'exactIn' | 'adapted'>): Operand {
     const type = this.output(i)
     const buffer = new Buffer(type.dtype, numel(type.shape), 'arena')
-    this.#scope.values.set(this.node.outputs[i]!, { ...type, buffer, exactIn })
+    this.#scope.values.set(this.node.outputs[i]!, { ...type, buffer, ...facts })
     return buffer.write()
   }
 

@@ -5,6 +5,7 @@ import { contiguousStrides, numel } from '../core/shape.js'
 import { areNumbers, type Size, sameSize } from '../core/size.js'
 import type { SizeValues } from '../core/size-scope.js'
 import { Constant, type ConstantWeight, type NumericType } from '../graph/constant.js'
+import type { WeightFormat } from '../weights/formats.js'
 import { Buffer } from './program.js'
 
 /** Element type and sizes of a value. */
@@ -62,6 +63,8 @@ export interface Value extends TensorShape {
   readonly growing?: GrowingState | undefined
   /** The type of 16 bits that holds its f32 elements exactly, where it is known to be one. */
   readonly exactIn?: HalfType | undefined
+  /** The format of the weight that an adapter made it of. */
+  readonly adapted?: WeightFormat | undefined
 }
 
 /** @throws SparkError ERR_RANGE for an element of a wide integer type that is no integer */

@@ -141,6 +141,29 @@ t.test(
   },
 )
 
+t.test('a convolution beside an adapter does so, too', async t => {
+  const graph = makeGraph({
+    inputs: [{ name: 'x', type: tensorType('f32', [1, 8, 6, 6]) }],
+    outputs: [{ name: 'y' }],
+    nodes: [makeNode('Conv', ['x', 'w'], ['y'])],
+    initializers: new Map([['w', f32(16, 8, 3, 3)]]),
+  })
+  const [a, b, magnitude] = [f32(2, 8, 3, 3), f32(16, 2, 1, 1), f32(16)]
+  const adapted = insertDora(graph, [{ weight: 'w', module: 'w', a, b, magnitude, scale: 1 }])
+  for (const [mode, compute] of [
+    ['fp32', 'f32'],
+    ['fp16', 'f16'],
+    ['bf16', 'bf16'],
+    ['fp8', 'bf16'],
+  ] as const) {
+    for (const backend of ['cuda', 'cpu'] as const) {
+      const { steps } = compile(roundWeights(adapted, { mode }), { backend, bf16Support: 'matrix' })
+      const computes = steps.flatMap(({ op, args }) => (op === 'conv' ? [args.compute] : []))
+      t.same(computes, [backend === 'cuda' ? compute : 'f32'], `${mode} on ${backend}`)
+    }
+  }
+})
+
 /** Greatest ‖a − b‖ / ‖b‖. */
 const limits: Record<Precision, number> = { fp32: 0, fp16: 1e-2, bf16: 3e-2, fp8: 0.15, nvfp4: 0.4 }
 

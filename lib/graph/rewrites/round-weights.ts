@@ -16,7 +16,9 @@ import { consumersOfPaced } from '../edit.js'
 import type { Graph, Node } from '../graph.js'
 import { carryFacts } from '../kept-facts.js'
 import { weightConstant } from '../weight-constant.js'
+import { decodedWeightsPaced } from './decoded-weights.js'
 import { weightInput } from './fold-layouts.js'
+import { removeDeadPaced } from './remove-dead.js'
 
 /** Whether a node is a convolution of so few filters in a group that its kernels are loops over weights of f32. */
 function isLooped(node: Node, { shape }: Constant): boolean {
@@ -51,9 +53,10 @@ export function* roundWeightsPaced(
   if (mode === 'fp32') return graph
   warnIfExperimental(mode)
   const readers = yield* consumersOfPaced(graph)
+  const decoded = yield* decodedWeightsPaced(graph, readers)
   const initializers = new Map(graph.initializers)
   const kept = new Set(keep)
-  for (const [name, weight] of graph.initializers) {
+  for (const [name, weight] of [...graph.initializers, ...decoded]) {
     yield
     const own = kept.has(name) ? undefined : asInFile(weight, mode)
     if (own) {
@@ -63,7 +66,9 @@ export function* roundWeightsPaced(
     const nodes = readers.get(name) ?? []
     const [layout, ...others] = nodes.map(node => layoutOf(node, name, weight))
     const fits = layout !== undefined && others.every(other => other === layout)
-    const format = kept.has(name) ? 'bf16' : mode
+    // What codes of 8 bits or fewer stand for is not rounded to others.
+    const isWide = kept.has(name) || (decoded.has(name) && mode !== 'fp16')
+    const format = isWide ? 'bf16' : mode
     const stored = fits ? roundedWeight(name, weight, layout, format, recipe) : undefined
     if (stored) kept.delete(name)
     const looped = nodes.some(node => isLooped(node, weight))
@@ -73,7 +78,9 @@ export function* roundWeightsPaced(
   if (unknown !== undefined) {
     throw new SparkError('ERR_ARGUMENT', `options.keep: '${unknown}' is no weight that ${mode} rounds`)
   }
-  return carryFacts(graph, { ...graph, initializers })
+  if (decoded.size === 0) return carryFacts(graph, { ...graph, initializers })
+  const nodes = graph.nodes.filter(({ outputs }) => !outputs.some(name => decoded.has(name)))
+  return carryFacts(graph, yield* removeDeadPaced({ ...graph, nodes, initializers }))
 }
 
 /** Whether the rows of a weight, each an output of the product, are its first or its last dimension. */

@@ -95,7 +95,9 @@ function doraWeight(ctx: Lowering): void {
   const [weight, lowRank] = [weightOf(ctx, 0), lowRankOf(ctx, 1)]
   const [norm, gain] = [ctx.resultOrScratch(1, weight.rows), ctx.resultOrScratch(2, weight.rows)]
   addNorm(ctx, 0, norm, gain)
-  ctx.step('doraMerge', { weight, ...lowRank, gain: gain.buffer.read(), merged: ctx.write() })
+  // In training the weight is rounded where a mode says so.
+  const adapted = ctx.wants(1) || ctx.wants(2) ? undefined : weight.format
+  ctx.step('doraMerge', { weight, ...lowRank, gain: gain.buffer.read(), merged: ctx.write(0, { adapted }) })
 }
 
 /** dweight, W, A, B, norm, gain → dA, dB, dmagnitude */

@@ -132,7 +132,7 @@ function cast(ctx: Lowering): void {
     return
   }
   const src = ctx.read(0)
-  const dst = ctx.write(0, exactType(ctx.dtype(), dtype))
+  const dst = ctx.write(0, { exactIn: exactType(ctx.dtype(), dtype) })
   ctx.step('cast', {
     srcDtype: ctx.dtype(),
     dstDtype: ctx.kernelType(dtype),

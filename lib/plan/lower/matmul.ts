@@ -74,8 +74,10 @@ export function computeOf(
   { format }: Pick<Weight, 'format'>,
   kind: 'layer' | 'convolution' | 'adapter' = 'layer',
 ): FloatCompute {
-  const { weight, exactIn } = ctx.input(1)
-  const operands = [ctx.input(0), { exactIn, format, exact: weight?.exact }]
+  const { weight, exactIn, adapted } = ctx.input(1)
+  // A GPU rounds what an adapter makes of a weight as the weight.
+  const own = ctx.target.backend === 'cuda' ? (adapted ?? format) : format
+  const operands = [ctx.input(0), { exactIn, format: own, exact: weight?.exact }]
   const positions = kind === 'convolution' ? { positions: numel(ctx.output().shape.slice(2)) } : {}
   return ctx.computeOf({ kind, operands, ...positions })
 }

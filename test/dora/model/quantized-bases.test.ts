@@ -1,6 +1,7 @@
 // Adapters of weights that nodes make of other numbers: forward passes, merges, files and gradients against plain loops.
 import { AdaptedModel, type Adapter, createAdapter, Model, Tensor, Trainer } from 'dgx-spark'
 import t, { type Test } from 'tap'
+import { optimizedGraph } from '#lib/cli/inspection.js'
 import { resetWarnings } from '#lib/core/log.js'
 import { numel } from '#lib/core/shape.js'
 import { Constant } from '#lib/graph/constant.js'
@@ -9,6 +10,7 @@ import { decompose } from '#lib/graph/rewrites/decompose.js'
 import { optimize } from '#lib/graph/rewrites/optimize.js'
 import { serializeOnnx } from '#lib/io/onnx/write.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
+import { compile } from '#lib/plan/compile.js'
 import { Plan } from '#lib/plan/plan.js'
 import { passesOf } from '#lib/training/passes.js'
 import { backends } from '../../fixtures/backends.js'
@@ -283,4 +285,29 @@ t.test('what saturates has no gradient', async t => {
   }
   t.ok(maxAbs(lengths[0]!) > 0)
   t.equal(maxAbs(lengths[1]!), 0)
+})
+
+t.test('modes of 16 bits round what codes beside an adapter stand for', async t => {
+  for (const [name, base] of Object.entries(quantizedBases)) {
+    const { graph } = await trained(base.graph)
+    const x = Tensor.from(uniform(randomGenerator(3), numel(base.x)), { shape: base.x })
+    const expected = await run(graph, x, 'cpu')
+    for (const [mode, compute, limit] of [
+      ['fp16', 'f16', 1e-2],
+      ['bf16', 'bf16', 5e-2],
+      ['fp8', 'bf16', 0.2],
+    ] as const) {
+      const shapes = { x: [...base.x] }
+      const { graph: optimized } = await optimizedGraph(graph, shapes, mode)
+      const { steps } = compile(optimized, { backend: 'cuda', mode, bf16Support: 'matrix' })
+      const products = steps.flatMap(({ op, args }) =>
+        op === 'doraForward' || op === 'conv' ? [args.compute ?? 'f32'] : [],
+      )
+      t.strictSame(products, [compute], `${name}, ${mode}: a GPU takes tensor cores`)
+      using model = await Model.fromGraph(graph, { backend, precision: mode })
+      const y = (await model.run({ x })).y!.data as Float32Array
+      const error = Math.hypot(...y.map((value, i) => value - expected[i]!)) / Math.hypot(...expected)
+      t.ok(error <= limit + base.step, `${name}, ${mode}: ${error}`)
+    }
+  }
 })

@@ -7,6 +7,7 @@ import { compact } from './rows/compact.js'
 import { compile } from './rows/compile.js'
 import { conv } from './rows/conv.js'
 import { convInteger } from './rows/conv-integer.js'
+import { copyRows } from './rows/copies.js'
 import { devices } from './rows/devices.js'
 import { dora } from './rows/dora.js'
 import { doraLayer } from './rows/dora-layer.js'
@@ -69,6 +70,7 @@ const families = {
   gemv: { rows: gemv, targets: ['cpu'] },
   conv: { rows: conv },
   compact: { rows: compact },
+  copies: { rows: copyRows },
   'pointwise-depthwise': { rows: pointwiseDepthwise },
   attention: { rows: attention },
   paged: { rows: paged, targets: ['cuda'] },

@@ -1,4 +1,4 @@
-// Which kernels copies launch, and with what grids, on the fake driver.
+// Which kernels copies and the sums of columns launch, and with what grids, on the fake driver.
 import t from 'tap'
 import { FakeDriver, noCudaCalls } from '../fixtures/fake-driver/fake-driver.js'
 import { launchesOf } from '../fixtures/fake-driver/launches.js'
@@ -14,6 +14,7 @@ t.teardown(() => fakeDriver.dispose())
 const head = `
   import { requireAddon } from '#lib/native.js'
   const addon = requireAddon()
+  const f32 = count => new Float32Array(count)
   await addon.openDevice(0)
 `
 
@@ -67,4 +68,22 @@ t.test('neighbours are copied as larger elements where they lie so', async t => 
   t.same(await copy('u8', [3, 4096], [4096, 1], [4096, 1], 4), ['copy_strided_32 12 256x1'])
   t.same(await copy('u8', [3, 4097], [4098, 1], [4098, 1]), ['copy_strided_8 49 256x1'])
   t.same(await copy('u8', [1], [1], [1]), ['copy_strided_8 1 256x1'])
+})
+
+/** What the gradients of the scale and bias of a layer normalization launch, or those that are named. */
+const gradient = (rows: number, cols: number, groups: number, wanted = 'dscale dbias') =>
+  launches(
+    'normBackward',
+    `rows: ${rows}, cols: ${cols}, groups: ${groups}, inner: 1, centered: false, x: f32(${rows * cols}),
+    dy: f32(${rows * cols}), invStd: f32(${rows}),
+    ${wanted.split(' ').map(name => `${name}: f32(${groups * cols})`)}`,
+  )
+
+t.test('gradients of scales sum columns, in chunks of 256 rows', async t => {
+  const sums = 'column_sums_finish_f32 1 256x1'
+  t.same(await gradient(256, 70, 1), ['norm_columns_gradient_f32 3 32x8'])
+  t.same(await gradient(257, 70, 1), ['norm_columns_gradient_f32 6 32x8', sums, sums])
+  t.same(await gradient(257, 70, 1, 'dscale'), ['norm_columns_gradient_f32 6 32x8', sums])
+  t.same(await gradient(1024, 30, 4, 'dbias'), ['norm_columns_gradient_f32 4 32x8'])
+  t.same(await gradient(0, 70, 1), ['norm_columns_gradient_f32 3 32x8'])
 })

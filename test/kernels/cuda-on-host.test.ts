@@ -112,6 +112,7 @@ check(
   ],
   [
     'conv',
+    'linear',
     'normalization',
     'attention',
     'conv_pack',

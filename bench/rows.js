@@ -2,7 +2,7 @@
 import { attention } from './rows/attention.js'
 import { blocks } from './rows/blocks.js'
 import { byteRows } from './rows/bytes.js'
-import { casts } from './rows/casts.js'
+import { casts, copyRows } from './rows/casts.js'
 import { compact } from './rows/compact.js'
 import { compile } from './rows/compile.js'
 import { conv } from './rows/conv.js'
@@ -70,6 +70,7 @@ const families = {
   gemv: { rows: gemv, targets: ['cpu'] },
   conv: { rows: conv },
   compact: { rows: compact },
+  copies: { rows: copyRows },
   'pointwise-depthwise': { rows: pointwiseDepthwise },
   attention: { rows: attention },
   paged: { rows: paged, targets: ['cuda'] },

@@ -326,7 +326,7 @@ t.test('operations of networks', async t => {
   t.same(await launches(`run('norm', 'f32', { ${norm}, ${arrays} })`), ['norm_f32 7 256x1'])
   t.same(await launches(`run('normBackward', 'f32', { ${norm}, ${arrays} })`), [
     'norm_backward_f32 7 256x1',
-    'norm_scale_gradient_f32 5 256x1',
+    'norm_columns_gradient_f32 1 32x8',
   ])
   const heads = '[0, 0, 4]'
   const attention = `batch: 1, heads: 4, kvHeads: 2, queries: 9, keys: 35, depth: 4, valueDepth: 4, scale: 1, q: f32(99),

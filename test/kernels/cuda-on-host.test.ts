@@ -112,6 +112,7 @@ check(
   ],
   [
     'conv',
+    'linear',
     'normalization',
     'rotary',
     'attention',

@@ -270,6 +270,11 @@ function normCases(sizes: VerifySizes): VerifyCase[] {
     ...normPasses('layer', layer, tolerance),
     ...normPasses('RMS', { ...layer, centered: false }, tolerance),
     ...normPasses('group', group, tolerance),
+    ...normPasses(
+      '3 groups of columns, many rows',
+      { ...layer, rows: 3 * 521, cols: 37, groups: 3 },
+      tolerance,
+    ),
   ]
 }
 

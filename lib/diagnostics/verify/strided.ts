@@ -48,7 +48,11 @@ export function stridedCases(sizes: VerifySizes): VerifyCase[] {
   return [
     ...functionCases(sizes),
     ...dtypes.flatMap(dtype => [...elementCases(dtype, sizes), ...foldCases(dtype, sizes)]),
-    ...dtypes.flatMap(dtype => [...moveCases(dtype, sizes), ...orderCases(dtype, sizes)]),
+    ...dtypes.flatMap(dtype => [
+      ...moveCases(dtype, sizes),
+      ...copyCases(dtype),
+      ...orderCases(dtype, sizes),
+    ]),
     ...windowCases(sizes),
     resampleCase(sizes),
     dropoutCase(sizes),
@@ -194,6 +198,29 @@ function moveCases(dtype: Type, sizes: VerifySizes): VerifyCase[] {
       x,
       y: zeros(dtype, tokens * cols),
     })),
+  ]
+}
+
+/** Transposes and permutations of full and partial tiles, rows with gaps between them, nothing. */
+function copyCases(dtype: Type): VerifyCase[] {
+  const copy = (name: string, shape: number[], srcStrides: number[], dstStrides: number[], offset = 0) => {
+    const last = (strides: number[]) =>
+      strides.reduce((at, step, axis) => at + step * (shape[axis]! - 1), offset)
+    const src = elements(dtype, last(srcStrides) + 1, 44)
+    return verifyCase('copyStrided', `${dtype}, ${name}`, ['dst'], 0, () => ({
+      ...{ dtype, shape, srcOffset: offset, dstOffset: offset, srcStrides, dstStrides },
+      src,
+      dst: zeros(dtype, last(dstStrides) + 1),
+    }))
+  }
+  return [
+    copy('tiles', [96, 64], [1, 96], [64, 1]),
+    copy('a transpose with offsets', [67, 45], [1, 67], [45, 1], 3),
+    copy('channels last', [2, 35, 3, 11], [1155, 33, 11, 1], [1155, 1, 385, 35]),
+    copy('channels first', [2, 35, 3, 11], [1155, 1, 385, 35], [1155, 33, 11, 1]),
+    copy('short lines', [2, 40, 5], [200, 5, 1], [200, 1, 40]),
+    copy('rows with gaps', [30, 44], [60, 1], [52, 1], 4),
+    copy('nothing', [0, 40], [1, 40], [40, 1]),
   ]
 }
 

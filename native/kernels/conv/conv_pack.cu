@@ -2,6 +2,8 @@
 // lines of padded_depth(depth): a filter for each line, or, conv_pack_transposed_…, a channel with the
 // filters of its group (struct ConvPackArgs). conv_pack_gradient: dy for the gradient of the weight (struct
 // ConvGradientPackArgs). A thread packs eight neighbours.
+#include <type_traits>
+
 #include "kernels/conv/blocks.h"
 #include "kernels/conv/conv_args.h"
 #include "kernels/gemm/pairs.cuh"
@@ -10,23 +12,34 @@
 namespace spark {
 namespace {
 
-template <typename Format, bool kTransposed>
-__device__ float code(const ConvPackArgs& args, int32_t line, int32_t k) {
-  if constexpr (kTransposed) {
-    const int32_t group = line / args.channels, filter = args.taps(k), taps = args.taps.divisor();
-    return Format::code(args.w, group * args.filters + filter,
-                        (line - group * args.channels) * taps + (k - filter * taps));
-  } else {
-    return Format::code(args.w, line, k);
+// Of line `line`, from k on.
+template <typename Format, typename Number>
+__device__ Eight eight_codes(const Weight& w, int32_t line, int32_t k) {
+  Codes<Format, Number> codes;
+  codes.load(w, line, k);
+  Eight eight = codes.decode();
+  if constexpr (std::is_same_v<Format, Nvfp4>) {  // which leaves 2^7 to the tensor scale
+#pragma unroll
+    for (uint32_t& pair : eight.pairs) pair = multiply_pair(pair, 0x43004300);
   }
+  return eight;
 }
 
-template <typename Number>
-__device__ Eight rounded(const float (&values)[8]) {
-  Eight packed;
+// The same of the transposed weight, whose neighbours lie apart.
+template <typename Format, typename Number>
+__device__ Eight eight_transposed(const ConvPackArgs& args, int32_t line, int32_t k) {
+  const int32_t group = line / args.channels, taps = args.taps.divisor();
+  EightFloats values;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) packed.pairs[i] = round_pair<Number>(values[2 * i], values[2 * i + 1]);
-  return packed;
+  for (int i = 0; i < 8; ++i) {
+    const int32_t filter = args.taps(k + i);
+    const auto code = [&] {
+      return Format::code(args.w, group * args.filters + filter,
+                          (line - group * args.channels) * taps + (k + i - filter * taps));
+    };
+    values.at[i] = k + i < args.depth ? code() : 0.0f;
+  }
+  return values.rounded<Number>();
 }
 
 template <typename Format, bool kTransposed, typename Number = BF16>
@@ -34,12 +47,12 @@ __device__ void pack(const ConvPackArgs& args) {
   const int64_t at = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, runs = padded_depth(args.depth) / 8;
   if (at >= args.lines * runs) return;
   const auto line = static_cast<int32_t>(at / runs), k = static_cast<int32_t>(at % runs * 8);
-  float values[8];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    values[i] = k + i < args.depth ? code<Format, kTransposed>(args, line, k + i) : 0.0f;
+  Eight& out = reinterpret_cast<Eight*>(args.out)[at];
+  if constexpr (kTransposed) {
+    out = eight_transposed<Format, Number>(args, line, k);
+  } else {
+    out = eight_codes<Format, Number>(args.w, line, k);
   }
-  reinterpret_cast<Eight*>(args.out)[at] = rounded<Number>(values);
 }
 
 template <typename Number>
@@ -49,14 +62,20 @@ __device__ void pack_gradient(const ConvGradientPackArgs& args) {
   const auto filter = static_cast<int32_t>(line % args.filters);
   const auto k = static_cast<int32_t>(line / args.filters * args.span + at % (args.span / 8) * 8);
   const int32_t positions = args.positions.divisor();
-  float values[8];
+  const auto dy_at = [&](int32_t n, int32_t k) {
+    return args.dy + (int64_t{n} * args.filters + filter) * positions + (k - n * positions);
+  };
+  const int32_t first = args.positions(k);
+  EightFloats values;
+  if (k + 8 <= min(args.depth, (first + 1) * positions)) {
+    values.load(dy_at(first, k), 8);
+  } else {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int32_t n = args.positions(k + i);
-    const int64_t start = (int64_t{n} * args.filters + filter) * positions;
-    values[i] = k + i < args.depth ? args.dy[start + (k + i - n * positions)] : 0.0f;
+    for (int i = 0; i < 8; ++i) {
+      values.at[i] = k + i < args.depth ? *dy_at(args.positions(k + i), k + i) : 0.0f;
+    }
   }
-  reinterpret_cast<Eight*>(args.out)[at] = rounded<Number>(values);
+  reinterpret_cast<Eight*>(args.out)[at] = values.rounded<Number>();
 }
 
 }  // namespace

@@ -43,19 +43,6 @@ __device__ void low_rank_tile(const LowRank& low_rank, int64_t row, int64_t rows
   }
 }
 
-// Elements [col, col + 8) of a row, at once where the address allows; nothing beyond `cols`.
-__device__ void store(float* to, int64_t col, int64_t cols, const float (&values)[8]) {
-  struct alignas(16) Four {
-    float values[4];
-  };
-  if (col + 8 <= cols && reinterpret_cast<uintptr_t>(to + col) % sizeof(Four) == 0) {
-    reinterpret_cast<Four*>(to + col)[0] = {values[0], values[1], values[2], values[3]};
-    reinterpret_cast<Four*>(to + col)[1] = {values[4], values[5], values[6], values[7]};
-    return;
-  }
-  for (int i = 0; i < 8 && col + i < cols; ++i) to[col + i] = values[i];
-}
-
 // out = combine(row, values, deltas) of a matrix whose elements read(row, col, values) gives by eights.
 template <typename Read, typename Combine>
 __device__ void change_tile(const LowRank& low_rank, int64_t rows, int64_t cols, float* out, Read read,
@@ -71,9 +58,12 @@ __device__ void change_tile(const LowRank& low_rank, int64_t rows, int64_t cols,
     if (row + m >= rows) return;
     float values[8];
     read(row + m, col, values);
+    Bytes<32> results;
 #pragma unroll
-    for (int n = 0; n < kSide; ++n) values[n] = combine(row + m, values[n], deltas[m][n]);
-    store(out + (row + m) * cols, col, cols, values);
+    for (int n = 0; n < kSide; ++n) {
+      results.words[n] = float_bits(combine(row + m, values[n], deltas[m][n]));
+    }
+    results.store(out + (row + m) * cols + col, cols - col);
   }
 }
 

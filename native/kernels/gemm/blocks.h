@@ -16,10 +16,10 @@ namespace expert_linear_block {
 constexpr int kRows = 8, kCols = 32, kThreads = 128, kSortThreads = 1024, kMaxExperts = kSortThreads - 1;
 }
 
-// column_sums of linear.cu: some columns of a chunk of rows.
+// column_sums.cuh: some columns of a chunk of rows.
 namespace column_sums_block {
-constexpr int kWidth = 32, kHeight = 8, kChunk = linear_block::kChunk;
-}
+constexpr int kWidth = 32, kHeight = 8, kThreads = kWidth * kHeight, kChunk = linear_block::kChunk;
+}  // namespace column_sums_block
 
 // linear_mma.cu and linear_fp4_mma.cu: a square tile.
 namespace linear_mma_block {

@@ -4,6 +4,7 @@
 // the same of parts that they left. column_sums: Σ_t a[t, :] ∘ b[t, :]. One block per 64×64 tile; tiles of 16
 // along K in shared memory; 4×4 sums per thread, f32. Trap: a sum is formed in chunks of 256 along K, in
 // order; it must not depend on M, N or the grid. Reference: native/backend/cpu/gemm/product.cc, columns.h
+#include "kernels/column_sums.cuh"
 #include "kernels/dora/norm.cuh"
 #include "kernels/gemm/float_tiles.cuh"
 
@@ -39,29 +40,6 @@ __device__ void matmul(const MatmulArgs& args) {
                [&](int64_t m, int64_t n, float sum) { y[m * args.y_row + n] = args.alpha * sum; });
 }
 
-// partial[chunk, col] = Σ over the chunk's rows of a[row, col] · b[row, col]. A block is kWidth columns wide;
-// its kHeight rows of threads take every kHeight-th row each and are added in order.
-__device__ void column_sums(const float* a, const float* b, int64_t rows, int64_t cols, float* partial) {
-  using namespace column_sums_block;
-  __shared__ float sums[kHeight][kWidth];
-  const int64_t groups = (cols + kWidth - 1) / kWidth;
-  const int64_t col = blockIdx.x % groups * kWidth + threadIdx.x;
-  const int64_t chunk = blockIdx.x / groups;
-  float sum = 0;
-  if (col < cols) {
-    for (int64_t row = chunk * column_sums_block::kChunk + threadIdx.y;
-         row < min(rows, (chunk + 1) * column_sums_block::kChunk); row += kHeight) {
-      const int64_t at = row * cols + col;
-      sum += b ? a[at] * b[at] : a[at];
-    }
-  }
-  sums[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || col >= cols) return;
-  for (int y = 1; y < kHeight; ++y) sum += sums[y][threadIdx.x];
-  partial[chunk * cols + col] = sum;
-}
-
 }  // namespace
 }  // namespace spark
 
@@ -86,9 +64,18 @@ extern "C" __global__ void __launch_bounds__(spark::linear_block::kThreads, spar
   spark::matmul(args);
 }
 
+// partial[chunk, col] = Σ over the chunk's rows of a[row, col] · b[row, col]; b may be null.
 extern "C" __global__ void column_sums_f32(const float* a, const float* b, int64_t rows, int64_t cols,
                                            float* partial) {
-  spark::column_sums(a, b, rows, cols, partial);
+  spark::column_sums<1>(
+      rows, cols,
+      [&](int64_t col) {
+        return [=](int64_t row, float(&sum)[1]) {
+          const int64_t at = row * cols + col;
+          sum[0] += b ? a[at] * b[at] : a[at];
+        };
+      },
+      [&](int64_t at, const float(&sum)[1]) { partial[at] = sum[0]; });
 }
 
 // out[col] = Σ_chunk partial[chunk, col] / max(norm[col], 1e-12); norm may be null.

@@ -1,10 +1,12 @@
 // normalization.cu: softmax, layer/RMS/group/instance and batch normalization and their gradients, by the
 // formulas of backend/network_args.h. One block per row (or channel), f32; sums in the order of reduce.cuh,
 // so results depend on the sizes of a row only. norm_f32_…: f32 and 16 bits; norm_nvfp4_…: rounded for
-// products. norm_scale_gradient_f32: one block per element of scale. Reference:
-// native/backend/cpu/{softmax,norm,batch_norm}.cc
+// products. norm_scale_gradient_f32: one block per element of scale; norm_columns_gradient_f32: 32 of them
+// by a chunk of the rows, where each has a column. Reference:
+// native/backend/cpu/ops/{softmax,norm,batch_norm}.cc
 #include "backend/network_args.h"
 #include "core/quantizers.h"
+#include "kernels/column_sums.cuh"
 #include "kernels/gemm/product_args.h"
 #include "kernels/ops/blocks.h"
 #include "kernels/quantize/nvfp4_store.cuh"
@@ -227,6 +229,27 @@ extern "C" __global__ void norm_scale_gradient_f32(spark::NormBackwardArgs args)
   dbias = spark::block_sum(dbias);
   if (threadIdx.x == 0 && args.dscale) args.dscale[j] = dscale;
   if (threadIdx.x == 0 && args.dbias) args.dbias[j] = dbias;
+}
+
+// Where inner is 1: the sums of a chunk of the rows, which are those of all groups behind each other, to
+// dscale[chunk, col] and dbias[chunk, col]. Both may be null.
+extern "C" __global__ void __launch_bounds__(spark::column_sums_block::kThreads)
+    norm_columns_gradient_f32(spark::NormBackwardArgs args, float* dscale, float* dbias) {
+  const int64_t cols = args.groups * args.cols;
+  spark::column_sums<2>(
+      args.rows / args.groups, cols,
+      [&](int64_t col) {
+        return [&args, cols, col, group = col / args.cols](int64_t i, float(&sums)[2]) {
+          const int64_t at = i * cols + col, row = i * args.groups + group;
+          const float dy = args.dy[at], mean = args.centered ? args.mean[row] : 0;
+          sums[0] += dy * (args.x[at] - mean) * args.inv_std[row];
+          sums[1] += dy;
+        };
+      },
+      [&](int64_t at, const float(&sums)[2]) {
+        if (dscale) dscale[at] = sums[0];
+        if (dbias) dbias[at] = sums[1];
+      });
 }
 
 extern "C" __global__ void batch_statistics_f32(spark::BatchStatisticsArgs args) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backend/block_formats.h"
+#include "backend/cuda/gemm/column_sums.h"
 #include "backend/cuda/gemm/fp4_product.h"
 #include "backend/cuda/gemm/product_mma.h"
 #include "backend/cuda/runtime/device.h"
@@ -98,8 +99,7 @@ void launch_column_sums(const float* a, const float* b, int64_t rows, int64_t co
   const Scratch partial(chunks * cols * sizeof(float));
   launch("linear", "column_sums_f32", Grid{ceil_div(cols, kWidth) * chunks}, Threads{kWidth, kHeight}, 0, a,
          b, rows, cols, partial.as<float>());
-  launch("linear", "column_sums_finish_f32", Grid{ceil_div(cols, kThreads)}, Threads{kThreads}, 0,
-         partial.as<const float>(), chunks, cols, norm, out);
+  add_column_sums(partial.as<const float>(), chunks, cols, norm, out);
 }
 
 }  // namespace spark::cuda

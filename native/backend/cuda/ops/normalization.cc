@@ -1,8 +1,12 @@
 // normalization.cc: launchers of softmax, normalizations and batch statistics.
+#include <algorithm>
+
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/gemm/column_sums.h"
 #include "backend/cuda/quantize/nvfp4_rows.h"
 #include "backend/cuda/runtime/launch.h"
 #include "core/error.h"
+#include "kernels/gemm/blocks.h"
 #include "kernels/ops/blocks.h"
 
 namespace spark::cuda {
@@ -16,6 +20,22 @@ constexpr int64_t kLong = 2048;  // elements of a row from which on more threads
 template <typename Args>
 void launch_rows(const char* kernel, int64_t rows, const Args& args) {
   launch("normalization", kernel, Grid{rows}, Threads{kThreads}, 0, args);
+}
+
+// Where each element of scale has a column: sums of chunks of the rows, and their sums.
+void columns_gradient(const NormBackwardArgs& args) {
+  using namespace column_sums_block;
+  const int64_t cols = args.groups * args.cols;
+  const int64_t chunks = std::max<int64_t>(ceil_div(args.rows / args.groups, kChunk), 1);
+  const int64_t parts = chunks > 1 ? chunks * cols : 0;
+  const Scratch of_scale(args.dscale ? parts * sizeof(float) : 0),
+      of_bias(args.dbias ? parts * sizeof(float) : 0);
+  launch("normalization", "norm_columns_gradient_f32", Grid{ceil_div(cols, kWidth) * chunks},
+         Threads{kWidth, kHeight}, 0, args, chunks > 1 ? of_scale.as<float>() : args.dscale,
+         chunks > 1 ? of_bias.as<float>() : args.dbias);
+  if (chunks == 1) return;
+  if (args.dscale) add_column_sums(of_scale.as<float>(), chunks, cols, nullptr, args.dscale);
+  if (args.dbias) add_column_sums(of_bias.as<float>(), chunks, cols, nullptr, args.dbias);
 }
 
 }  // namespace
@@ -44,7 +64,10 @@ void norm(const NormArgs& args) {
 
 void norm_backward(const NormBackwardArgs& args) {
   if (args.dx) launch_rows("norm_backward_f32", args.rows, args);
-  if (args.dscale || args.dbias) {
+  if (!args.dscale && !args.dbias) return;
+  if (args.inner == 1) {
+    columns_gradient(args);
+  } else {
     launch_rows("norm_scale_gradient_f32", args.groups * (args.cols / args.inner), args);
   }
 }

@@ -384,6 +384,8 @@ const cuda = [
     rows: { name: 'side by side', shape: / T16$/ },
   },
   { name: 'casts, of a device copy', goal: '>= 85 %', of: 'worst', rows: { name: 'cast' } },
+  { name: 'transpose, of a device copy', goal: '>= 70 %', rows: { name: 'copy, transpose', dtype: /^f32$/ } },
+  { name: 'rotary, of a device copy', goal: '>= 80 %', rows: { name: 'rotary, halves', shape: /^1x2048x/ } },
 ]
 
 /** All of them. A missed one says in `limit` and `next` why, and what to try. @type {Target[]} */

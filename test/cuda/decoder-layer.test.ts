@@ -85,7 +85,7 @@ t.test('a prompt', async t => {
 t.test('a step, which puts keys and values behind those of the caller', async t => {
   const expected = {
     ...{ norm_bf16: 2, linear_mma_8_bf16: 7, rotary_f32: 2, attention_bf16_64: 1 },
-    copy_strided_32: 4,
+    copy_strided_64: 4,
   }
   t.strictSame(await layer(1, 128), expected)
 })

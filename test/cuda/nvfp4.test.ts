@@ -244,7 +244,7 @@ t.test('a product rounds its results with a scale that is given, as it stores th
     await scriptResult(`${head}${script}; await finish()`, { ...played.env, ...env })
     return played.lines('launch').map(line => line.split(' ')[1])
   }
-  const few = ['nvfp4_activation_bf16', 'linear_mma_8_nvfp4', 'nvfp4_activation_bf16']
+  const few = ['nvfp4_activation_bf16', 'linear_mma_8_nvfp4_rounded']
   const hopper = await launchesOf(machine(fakeDriver, discrete), {})
   const attention = ['paged_prepare_f32', 'paged_attention_mma_bf16_f32_64']
   const rounding = 'nvfp4_activation_bf16'

@@ -38,11 +38,13 @@ struct CopyAxes {
     int64_t all = 0;
     for (int64_t i = 0; i < args.shape.count; ++i) {
       if (args.shape.size[i] == 1) continue;
-      at[all++] = {args.shape.size[i], args.src_strides.step[i], args.dst_strides.step[i]};
+      const CopyAxis axis{args.shape.size[i], args.src_strides.step[i], args.dst_strides.step[i]};
+      int64_t place = all++;
+      for (; place > 0 && std::abs(at[place - 1].dst_step) < std::abs(axis.dst_step); --place) {
+        at[place] = at[place - 1];
+      }
+      at[place] = axis;
     }
-    std::sort(at, at + all, [](const CopyAxis& a, const CopyAxis& b) {
-      return std::abs(a.dst_step) > std::abs(b.dst_step);
-    });
     for (int64_t i = 0; i < all; ++i) {
       const CopyAxis axis = at[i];
       CopyAxis* before = count > 0 ? &at[count - 1] : nullptr;

@@ -21,9 +21,28 @@ const graphOf = (op: string, attributes: Attributes, shapes: Shapes) => {
   return makeGraph({ inputs, outputs: [{ name: 'y' }], nodes })
 }
 
+/** An input, and angles of two samples of three rows. */
+const rotary = (shape: readonly number[], angles: number): Shapes => [shape, [2, 3, angles], [2, 3, angles]]
 const hidden = { hidden_size: int(3) }
 const two = { group: int(2) }
 const lists: readonly (readonly [string, Attributes, Shapes, RegExp])[] = [
+  [
+    'RotaryEmbedding',
+    { num_heads: int(3) },
+    rotary([2, 3, 8], 1),
+    /num_heads 3 does not divide .*\[2, 3, 8\]/,
+  ],
+  ['RotaryEmbedding', { num_heads: int(0) }, rotary([2, 3, 8], 1), /num_heads 0 does not divide/],
+  ['RotaryEmbedding', {}, rotary([6, 8], 4), /\[6, 8\]; it must have 3 or 4 dimensions/],
+  ['RotaryEmbedding', {}, rotary([2, 2, 3, 5], 2), /cannot rotate 5 elements of heads of 5/],
+  [
+    'RotaryEmbedding',
+    { rotary_embedding_dim: int(6) },
+    rotary([2, 2, 3, 4], 3),
+    /rotate 6 elements of heads of 4/,
+  ],
+  ['RotaryEmbedding', {}, rotary([2, 2, 3, 4], 1), /cos_cache is \[2, 3, 1\]; it must be \[2, 3, 2\]/],
+  ['RotaryEmbedding', { num_heads: int(4) }, rotary([2, 3, 8], 2), /it must be \[2, 3, 1\]/],
   [
     'PRelu',
     {},

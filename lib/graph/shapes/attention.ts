@@ -108,6 +108,29 @@ const expectLinearAttention: Check = ctx => {
   expectHeads(ctx, 0)
 }
 
+/** Heads have an even number of elements that are rotated, and cos and sin an angle for each two of them. */
+const expectRotary: Check = ctx => {
+  const x = ctx.shape(0)
+  if (!x) return
+  const heads = ctx.int('num_heads')
+  const isFlat = x.length === 3
+  if (!isFlat && x.length !== 4)
+    throw ctx.fail(`its input is ${showShape(x)}; it must have 3 or 4 dimensions`)
+  const width = x.at(-1)!
+  const depth = isFlat && isSize(width) ? (heads < 1 ? undefined : exactDivide(width, heads)) : width
+  if (depth === undefined)
+    throw ctx.fail(`num_heads ${heads} does not divide the last size of ${showShape(x)}`)
+  const rotated = ctx.int('rotary_embedding_dim') || depth
+  const isKnown = typeof rotated === 'number'
+  if (isKnown && (rotated % 2 !== 0 || (typeof depth === 'number' && rotated > depth)))
+    throw ctx.fail(`it cannot rotate ${rotated} elements of heads of ${depth}: an even number, at most all`)
+  const angles = isKnown ? rotated / 2 : null
+  const rows = [x[0]!, x[isFlat ? 1 : 2]!]
+  for (const [i, name] of ['cos_cache', 'sin_cache'].entries())
+    expectShape(ctx, 1 + i, name, ctx.has(3) ? [null, angles] : [...rows, angles])
+  if (ctx.has(3)) expectShape(ctx, 3, 'position_ids', rows)
+}
+
 const attentionGrad: Rule = ctx => {
   expectHeads(ctx, 1)
   return sameAs(1, 2, 3)(ctx)
@@ -127,7 +150,7 @@ export const attentions: OperatorTable = {
       check: expectLinearAttention,
       choices: { update_rule: ['linear', 'gated', 'delta', 'gated_delta'] },
     },
-    RotaryEmbedding: { shape: sameAsFirst, integers: [3] },
+    RotaryEmbedding: { shape: sameAsFirst, check: expectRotary, integers: [3] },
   },
   [sparkDomain]: {
     AttentionGrad: { shape: attentionGrad },

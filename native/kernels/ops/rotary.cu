@@ -1,21 +1,25 @@
-// rotary.cu: rotary embeddings of the heads of queries and keys (struct RotaryArgs). A thread for each
-// element of y: neighbours read neighbours, and both elements of a pair come from one sector or two.
-// Reference: native/backend/cpu/ops/rotary.cc
+// rotary.cu: rotary embeddings of the heads of queries and keys (struct RotaryArgs). A warp for each head,
+// whose lanes take neighbouring pairs. Reference: native/backend/cpu/ops/rotary.cc
 #include "kernels/ops/strided.cuh"
+#include "kernels/reduce.cuh"
 
 extern "C" __global__ void rotary_f32(spark::RotaryArgs args) {
-  const int64_t at = spark::thread_index();
-  if (at >= args.batch * args.tokens * args.heads * args.depth) return;
-  const int64_t head = at / args.depth, e = at - head * args.depth;
-  if (e >= args.rotary) {
-    args.y[at] = args.x[at];
-    return;
-  }
+  using spark::kWarp;
+  const int64_t head = spark::thread_index() / kWarp;
+  if (head >= args.batch * args.tokens * args.heads) return;
   const int64_t inner = args.heads_first ? args.tokens : args.heads, outer = head / inner;
   const int64_t row = args.heads_first ? outer / args.heads * args.tokens + head % inner : outer;
-  const int64_t half = args.rotary / 2, apart = args.interleaved ? 1 : half;
-  const bool first = args.interleaved ? e % 2 == 0 : e < half;
-  const int64_t i = row * half + (args.interleaved ? e / 2 : e % half);
-  const float x = args.x[at], other = args.x[first ? at + apart : at - apart];
-  args.y[at] = first ? x * args.cos[i] - other * args.sin[i] : other * args.sin[i] + x * args.cos[i];
+  const int64_t half = args.rotary / 2;
+  const int64_t step = args.interleaved ? 2 : 1, apart = args.interleaved ? 1 : half;
+  const float* __restrict__ x = args.x + head * args.depth;
+  const float* __restrict__ cos = args.cos + row * half, * __restrict__ sin = args.sin + row * half;
+  float* __restrict__ y = args.y + head * args.depth;
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll 2
+  for (int64_t i = lane; i < half; i += kWarp) {
+    const float a = x[i * step], b = x[i * step + apart], c = cos[i], s = sin[i];
+    y[i * step] = a * c - b * s;
+    y[i * step + apart] = a * s + b * c;
+  }
+  for (int64_t e = args.rotary + lane; e < args.depth; e += kWarp) y[e] = x[e];
 }

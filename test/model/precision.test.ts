@@ -19,12 +19,14 @@ import { insertDora } from '#lib/graph/rewrites/insert-dora.js'
 import { optimize } from '#lib/graph/rewrites/optimize.js'
 import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
 import { roundWeights } from '#lib/graph/rewrites/round-weights.js'
+import { weightConstant } from '#lib/graph/weight-constant.js'
 import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Bf16Support } from '#lib/kernels/kernels.js'
 import { choosePrecision } from '#lib/model/precision.js'
 import { compile } from '#lib/plan/compile.js'
 import { Plan } from '#lib/plan/plan.js'
+import { storeWeight } from '#lib/weights/encode.js'
 import { backends } from '../fixtures/backends.js'
 import { scriptResult } from '../fixtures/child.js'
 import { close, identical } from '../fixtures/close.js'
@@ -162,6 +164,13 @@ t.test('a convolution beside an adapter does so, too', async t => {
       t.same(computes, [backend === 'cuda' ? compute : 'f32'], `${mode} on ${backend}`)
     }
   }
+  const w = graph.initializers.get('w')!.data as Float32Array
+  const codes = storeWeight(Tensor.from(w, { shape: [16, 72] }), 'fp8')
+  const exact = weightConstant([16, 8, 3, 3], codes, { transposed: false, exact: true })
+  const coded = { ...adapted, initializers: new Map([...adapted.initializers, ['w', exact]]) }
+  const { steps } = compile(coded, { backend: 'cuda', bf16Support: 'matrix' })
+  const computes = steps.flatMap(({ op, args }) => (op === 'conv' ? [args.compute] : []))
+  t.same(computes, ['f32'], 'nothing is rounded beside the codes of a file')
 })
 
 /** Greatest ‖a − b‖ / ‖b‖. */

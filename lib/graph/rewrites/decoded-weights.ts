@@ -6,14 +6,15 @@ import { type Graph, type Node, sparkDomain } from '../graph.js'
 import { dequantize, type WeightPattern, weightPatternsPaced } from '../weight-pattern.js'
 import { weightInput } from './fold-layouts.js'
 
-/** What these weights stand for, by name, decoded when somebody reads them. Weights that other layers read, too, are left out. */
+/** What these weights stand for, by name, decoded when somebody reads them. Those that others read, too, are left out. */
 export function* decodedWeightsPaced(
   graph: Graph,
   readers: ReadonlyMap<string, readonly Node[]>,
 ): Paced<Map<string, Constant>> {
   const decoded = new Map<string, Constant>()
+  const outputs = new Set(graph.outputs.map(({ name }) => name))
   for (const [name, pattern] of yield* weightPatternsPaced(graph)) {
-    const nodes = readers.get(name) ?? []
+    const nodes = outputs.has(name) ? [] : (readers.get(name) ?? [])
     const isAdapted = nodes.every(
       node => node.domain === sparkDomain && node.inputs[weightInput(node) ?? -1] === name,
     )

@@ -95,8 +95,9 @@ function doraWeight(ctx: Lowering): void {
   const [weight, lowRank] = [weightOf(ctx, 0), lowRankOf(ctx, 1)]
   const [norm, gain] = [ctx.resultOrScratch(1, weight.rows), ctx.resultOrScratch(2, weight.rows)]
   addNorm(ctx, 0, norm, gain)
-  // In training the weight is rounded where a mode says so.
-  const adapted = ctx.wants(1) || ctx.wants(2) ? undefined : weight.format
+  // In training a mode rounds by casts; and with the codes of a file nothing is rounded.
+  const isExact = ctx.wants(1) || ctx.wants(2) || ctx.input(0).weight?.exact
+  const adapted = isExact ? undefined : weight.format
   ctx.step('doraMerge', { weight, ...lowRank, gain: gain.buffer.read(), merged: ctx.write(0, { adapted }) })
 }
 

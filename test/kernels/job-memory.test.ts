@@ -68,9 +68,10 @@ t.test('memory of operands on cpu', { skip: !backends.includes('cpu') }, async t
   t.test('an output that is transferred is lost, the others are written', async t => {
     for (const { op, variant, outputs, made } of cases) {
       const [expected, given] = [made(), made()]
+      const [lost, ...kept] = outputs
+      if ((given.output(lost!) as Float32Array).length === 0) continue
       kernels.runSync(op, expected.args)
       const run = kernels.run(op, given.args)
-      const [lost, ...kept] = outputs
       transfer(given.output(lost!))
       await t.rejects(run, { code: 'ERR_DISPOSED', message: /was detached while/ }, `${op} ${variant}`)
       t.ok(kept.every(path => equal(given.output(path), expected.output(path))))

@@ -19,14 +19,12 @@ import { insertDora } from '#lib/graph/rewrites/insert-dora.js'
 import { optimize } from '#lib/graph/rewrites/optimize.js'
 import { quantizeWeights } from '#lib/graph/rewrites/quantize-weights.js'
 import { roundWeights } from '#lib/graph/rewrites/round-weights.js'
-import { weightConstant } from '#lib/graph/weight-constant.js'
 import { openCpuKernels } from '#lib/kernels/cpu.js'
 import { jsKernels } from '#lib/kernels/js/js.js'
 import type { Bf16Support } from '#lib/kernels/kernels.js'
 import { choosePrecision } from '#lib/model/precision.js'
 import { compile } from '#lib/plan/compile.js'
 import { Plan } from '#lib/plan/plan.js'
-import { storeWeight } from '#lib/weights/encode.js'
 import { backends } from '../fixtures/backends.js'
 import { scriptResult } from '../fixtures/child.js'
 import { close, identical } from '../fixtures/close.js'
@@ -142,36 +140,6 @@ t.test(
     }
   },
 )
-
-t.test('a convolution beside an adapter does so, too', async t => {
-  const graph = makeGraph({
-    inputs: [{ name: 'x', type: tensorType('f32', [1, 8, 6, 6]) }],
-    outputs: [{ name: 'y' }],
-    nodes: [makeNode('Conv', ['x', 'w'], ['y'])],
-    initializers: new Map([['w', f32(16, 8, 3, 3)]]),
-  })
-  const [a, b, magnitude] = [f32(2, 8, 3, 3), f32(16, 2, 1, 1), f32(16)]
-  const adapted = insertDora(graph, [{ weight: 'w', module: 'w', a, b, magnitude, scale: 1 }])
-  for (const [mode, compute] of [
-    ['fp32', 'f32'],
-    ['fp16', 'f16'],
-    ['bf16', 'bf16'],
-    ['fp8', 'bf16'],
-  ] as const) {
-    for (const backend of ['cuda', 'cpu'] as const) {
-      const { steps } = compile(roundWeights(adapted, { mode }), { backend, bf16Support: 'matrix' })
-      const computes = steps.flatMap(({ op, args }) => (op === 'conv' ? [args.compute] : []))
-      t.same(computes, [backend === 'cuda' ? compute : 'f32'], `${mode} on ${backend}`)
-    }
-  }
-  const w = graph.initializers.get('w')!.data as Float32Array
-  const codes = storeWeight(Tensor.from(w, { shape: [16, 72] }), 'fp8')
-  const exact = weightConstant([16, 8, 3, 3], codes, { transposed: false, exact: true })
-  const coded = { ...adapted, initializers: new Map([...adapted.initializers, ['w', exact]]) }
-  const { steps } = compile(coded, { backend: 'cuda', bf16Support: 'matrix' })
-  const computes = steps.flatMap(({ op, args }) => (op === 'conv' ? [args.compute] : []))
-  t.same(computes, ['f32'], 'nothing is rounded beside the codes of a file')
-})
 
 /** Greatest ‖a − b‖ / ‖b‖. */
 const limits: Record<Precision, number> = { fp32: 0, fp16: 1e-2, bf16: 3e-2, fp8: 0.15, nvfp4: 0.4 }

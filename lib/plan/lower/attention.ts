@@ -244,15 +244,15 @@ function rotaryEmbedding(ctx: Lowering): void {
   const [batch = 0, second = 0, third = 0] = shape
   const [heads, tokens] = headsFirst ? [second, third] : [ctx.integer('num_heads'), second]
   const depth = fixSize(headsFirst ? shape[3]! : partOf(third, heads))
+  const rotary = ctx.integer('rotary_embedding_dim') || depth
   const angles = (i: number): Operand => {
     const cache = ctx.has(3)
       ? ctx.call('Gather', [ctx.input(i), ctx.input(3)], { axis: int(0) })
       : ctx.input(i)
-    return cache.buffer.read()
+    return ctx.reshaped(cache, [batch, tokens, rotary / 2]).buffer.read()
   }
   ctx.step('rotary', {
-    ...{ batch, tokens, heads, depth },
-    rotary: ctx.integer('rotary_embedding_dim') || depth,
+    ...{ batch, tokens, heads, depth, rotary },
     interleaved: ctx.integer('interleaved') !== 0,
     headsFirst,
     x: ctx.read(0),

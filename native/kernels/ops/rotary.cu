@@ -1,5 +1,6 @@
 // rotary.cu: rotary embeddings of the heads of queries and keys (struct RotaryArgs). A warp for each head,
 // whose lanes take neighbouring pairs. Reference: native/backend/cpu/ops/rotary.cc
+#include "backend/rotary_row.h"
 #include "kernels/ops/strided.cuh"
 #include "kernels/reduce.cuh"
 
@@ -7,9 +8,7 @@ extern "C" __global__ void rotary_f32(spark::RotaryArgs args) {
   using spark::kWarp;
   const int64_t head = spark::thread_index() / kWarp;
   if (head >= args.batch * args.tokens * args.heads) return;
-  const int64_t inner = args.heads_first ? args.tokens : args.heads, outer = head / inner;
-  const int64_t row = args.heads_first ? outer / args.heads * args.tokens + head % inner : outer;
-  const int64_t half = args.rotary / 2;
+  const int64_t row = spark::rotary_row(args, head), half = args.rotary / 2;
   const int64_t step = args.interleaved ? 2 : 1, apart = args.interleaved ? 1 : half;
   const float* __restrict__ x = args.x + head * args.depth;
   const float* __restrict__ cos = args.cos + row * half, * __restrict__ sin = args.sin + row * half;

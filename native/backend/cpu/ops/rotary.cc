@@ -3,6 +3,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/grain.h"
+#include "backend/rotary_row.h"
 #include "core/thread_pool.h"
 
 namespace spark::cpu {
@@ -26,12 +27,11 @@ void rotate(const Angles& angles, int64_t step, int64_t apart, const float* __re
 }  // namespace
 
 void rotary(const RotaryArgs& args) {
-  const int64_t half = args.rotary / 2, inner = args.heads_first ? args.tokens : args.heads;
+  const int64_t half = args.rotary / 2;
   const int64_t heads = args.batch * args.tokens * args.heads;
   parallel_for(heads, grain_for(args.depth, 1), [&](int64_t begin, int64_t end) {
     for (int64_t head = begin; head < end; ++head) {
-      const int64_t outer = head / inner;
-      const int64_t row = args.heads_first ? outer / args.heads * args.tokens + head % inner : outer;
+      const int64_t row = rotary_row(args, head);
       const Angles angles{args.cos + row * half, args.sin + row * half, half};
       const float* x = args.x + head * args.depth;
       float* y = args.y + head * args.depth;
